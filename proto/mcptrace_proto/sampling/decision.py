@@ -1,0 +1,33 @@
+"""The verdict on one trace, with everything needed to explain it later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Reasons, in the order in which they win.
+ERROR, TIMEOUT, P99, FORCED, PARENT, PROBABILITY = (
+    "error",
+    "timeout",
+    "p99",
+    "forced",
+    "parent",
+    "probability",
+)
+CRITICAL_REASONS = frozenset({ERROR, TIMEOUT, P99})
+SAMPLED_OUT = "sampled_out"
+
+
+@dataclass(slots=True, frozen=True)
+class Decision:
+    """``threshold`` is the 56-bit rejection threshold T that was applied (keep iff R >= T).
+
+    It is None when the probability is not known.  ``adjusted_count`` is M/(M-T) for the
+    probability part and 1.0 for a stratum that is kept whole.  ``key`` names the budget
+    (model and operation) that was charged.
+    """
+
+    keep: bool
+    reason: str
+    threshold: int | None
+    adjusted_count: float
+    key: str
