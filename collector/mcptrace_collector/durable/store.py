@@ -1,0 +1,192 @@
+"""The store: a group-committing thread around the database, awaited from the event loop.
+
+Callers submit work; the thread takes all that waits, runs it in one transaction, commits
+once and answers everybody.  The more callers wait, the more share one fsync.
+
+    loop    journal() journal() settle() ack()          results
+              │          │         │       │               ▲
+              ▼          ▼         ▼       ▼               │
+    thread   [ one BEGIN … one COMMIT + fsync … ] ─────────┘
+
+Always true: a call has returned only if its work is committed; a failed commit fails every
+call in it with Retryable and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mcptrace_collector.errors import Retryable
+from mcptrace_collector.pipeline import QueueItem, Settlement
+
+from .database import Balance, Database, JournalRecord
+
+log = logging.getLogger(__name__)
+
+DATABASE_FILE = "state.db"
+GROUP_MAX = 512  # calls in one transaction
+RETRY_AFTER_SECONDS = 1.0
+
+T = TypeVar("T")
+_Work = tuple[Callable[[Database], Any], "asyncio.Future[Any]"]
+
+
+class Store:
+    """Owns the database; one per data directory.
+
+    ``journal_bytes_max`` bounds requests without a verdict, ``disk_reserve_bytes`` is the
+    free space below which no new request is taken, so that the work already accepted can
+    still be settled and acknowledged.  ``directory`` None keeps everything in memory.
+    """
+
+    def __init__(
+        self, directory: Path | None, *, journal_bytes_max: int, disk_reserve_bytes: int = 0
+    ) -> None:
+        """Open at once.  Raises StoreLocked, OSError or sqlite3.Error."""
+        self._directory = directory
+        self._journal_bytes_max = journal_bytes_max
+        self._disk_reserve_bytes = disk_reserve_bytes
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+        self._database = Database(directory / DATABASE_FILE if directory else None)
+        self._balance = self._database.balance()
+        self._journal_bytes = self._balance.journal_bytes
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- before the loop runs --------------------------------------------------------------
+
+    def undecided(self) -> Iterator[JournalRecord]:
+        """Journal rows left by an earlier run.  Only before ``start``."""
+        assert self._thread is None
+        return self._database.undecided()
+
+    def outbox(self) -> list[tuple[int, bytes]]:
+        """Audit lines left by an earlier run.  Only before ``start``."""
+        assert self._thread is None
+        return self._database.outbox()
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="mcptrace-store", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Finish what was submitted, then close the file."""
+        if self._thread is not None:
+            self._work.put(None)
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+        self._database.close()
+
+    # -- from the loop -----------------------------------------------------------------------
+
+    async def journal(self, body: bytes, spans: int, transport: str) -> int:
+        """Make one request durable.  Raises Retryable when there is no room for it."""
+        if self._journal_bytes + len(body) > self._journal_bytes_max:
+            raise Retryable("the receive journal is full", RETRY_AFTER_SECONDS)
+        self._require_disk(len(body))
+        self._journal_bytes += len(body)  # the admitted, corrected to the durable at each commit
+        return await self._submit(lambda db: db.journal(body, spans, transport))
+
+    async def settle(self, settlement: Settlement) -> None:
+        """Make one settlement true, whole or not at all.  Raises Retryable."""
+        await self._submit(lambda db: db.settle(settlement))
+
+    async def take(
+        self, destination: str, after: int, spans_max: int, bytes_max: int
+    ) -> list[QueueItem]:
+        """Read the next items of a queue; they stay until released."""
+        return await self._submit(lambda db: db.take(destination, after, spans_max, bytes_max))
+
+    async def release(
+        self, destination: str, items: Sequence[QueueItem], failed: dict[str, int]
+    ) -> None:
+        """Items are delivered, but for ``failed`` spans by reason.  Raises Retryable."""
+        await self._submit(lambda db: db.release(destination, items, failed))
+
+    async def clear_outbox(self, below: int) -> None:
+        """Audit lines before ``below`` are safe in the log's own files.  Raises Retryable."""
+        await self._submit(lambda db: db.clear_outbox(below))
+
+    @property
+    def balance(self) -> Balance:
+        """The books as of the last commit."""
+        return self._balance
+
+    def _require_disk(self, body_bytes: int) -> None:
+        if self._directory is None or not self._disk_reserve_bytes:
+            return
+        stat = os.statvfs(self._directory)
+        # A body is written twice, to the write-ahead log and to the table, then queued again.
+        if stat.f_bavail * stat.f_frsize < self._disk_reserve_bytes + 4 * body_bytes:
+            raise Retryable("the disk under the data directory is nearly full", RETRY_AFTER_SECONDS)
+
+    async def _submit(self, work: Callable[[Database], T]) -> T:
+        assert self._loop is not None, "the store is not started"
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._work.put((work, future))
+        # A caller that goes away (a client that hung up) does not undo what it submitted.
+        return await asyncio.shield(future)
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            group, running = self._next_group()
+            if group:
+                self._commit(group)
+
+    def _next_group(self) -> tuple[list[_Work], bool]:
+        first = self._work.get()
+        if first is None:
+            return [], False
+        group = [first]
+        while len(group) < GROUP_MAX and not self._work.empty():
+            item = self._work.get()
+            if item is None:
+                return group, False
+            group.append(item)
+        return group, True
+
+    def _commit(self, group: list[_Work]) -> None:
+        error: Exception | None = None
+        results: list[Any] = []
+        try:
+            self._database.begin()
+            results = [work(self._database) for work, _ in group]
+            self._database.committed()
+        except (sqlite3.Error, OSError) as cause:
+            self._database.rolled_back()
+            log.warning("the store could not commit %d calls: %s", len(group), cause)
+            error = Retryable(f"the store could not commit: {cause}", RETRY_AFTER_SECONDS)
+        except Exception as cause:  # task boundary: a fault in one call must not end the thread
+            self._database.rolled_back()
+            log.exception("a fault in the store; %d calls are undone", len(group))
+            error = cause
+        balance = self._database.balance()
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._answer, group, results, error, balance)
+
+    def _answer(
+        self, group: list[_Work], results: list[Any], error: Exception | None, balance: Balance
+    ) -> None:
+        self._balance = balance
+        self._journal_bytes = balance.journal_bytes
+        for number, (_, future) in enumerate(group):
+            if future.done():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(results[number])
