@@ -6,6 +6,8 @@ Scope or value is merged into the first.  Unknown fields are stepped over.  An i
 wrong length is no fault of the wire; it is returned as it stands.
 """
 
+# ruff: noqa: PLR0912, PLR0917 - a reader is (record, bytes, from, to, limits), a branch a field
+
 from __future__ import annotations
 
 from mcptrace_proto import _wire_tags as tags
@@ -24,7 +26,7 @@ from mcptrace_proto._wire_varint import (
     skip,
 )
 from mcptrace_proto.errors import TooLarge
-from mcptrace_proto.limits import DEFAULT_LIMITS, Limits
+from mcptrace_proto.limits import DEFAULT_LIMITS, Counter, Limits
 from mcptrace_proto.model import (
     Attributes,
     AttributeValue,
@@ -71,29 +73,6 @@ def decode_request(body: bytes, limits: Limits = DEFAULT_LIMITS) -> list[Resourc
         else:
             pos = skip(body, tag, pos, end)
     return groups
-
-
-class Counter:
-    """Spans and groups of one request so far, against its limits."""
-
-    __slots__ = ("groups", "limits", "spans")
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.groups = 0
-        self.spans = 0
-
-    def group(self) -> None:
-        self.groups += 1
-        if self.groups > self.limits.max_groups:
-            raise TooLarge(
-                "number of resource and scope groups", self.groups, self.limits.max_groups
-            )
-
-    def span(self) -> None:
-        self.spans += 1
-        if self.spans > self.limits.max_spans:
-            raise TooLarge("number of spans", self.spans, self.limits.max_spans)
 
 
 def _read_resource_spans(buf: bytes, pos: int, end: int, counter: Counter) -> ResourceSpans:

@@ -9,6 +9,8 @@ Raises TooLarge for an integer of more than 64 bits and for values nested deeper
 DEPTH_CEILING, TypeError for a value that is not an AttributeValue.
 """
 
+# ruff: noqa: PLR0912 - one branch a field, in the order of the wire
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence

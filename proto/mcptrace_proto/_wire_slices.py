@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import groupby
 
 from mcptrace_proto import _wire_tags as tags
-from mcptrace_proto._wire_decode import Counter
 from mcptrace_proto._wire_encode import delimited, encode_group, utf8
 from mcptrace_proto._wire_varint import fields
 from mcptrace_proto.errors import DecodeError
-from mcptrace_proto.limits import DEFAULT_LIMITS, Limits
+from mcptrace_proto.limits import DEFAULT_LIMITS, Counter, Limits
 from mcptrace_proto.model import RawSpans, SpanSource
 
 
@@ -48,14 +48,14 @@ def _split_resource_spans(buf: bytes, pos: int, end: int, counter: Counter) -> l
             resource += buf[start:stop]  # messages merge by being concatenated
         elif tag == tags.GROUP_SCHEMA_URL:
             schema_url = _text(buf, start, stop)
+    of_resource = SpanSource(resource, schema_url)
     return [
-        _split_scope_spans(buf, start, stop, resource, schema_url, counter)
-        for start, stop in scope_spans
+        _split_scope_spans(buf, start, stop, of_resource, counter) for start, stop in scope_spans
     ]
 
 
 def _split_scope_spans(
-    buf: bytes, pos: int, end: int, resource: bytes, resource_schema_url: str, counter: Counter
+    buf: bytes, pos: int, end: int, of_resource: SpanSource, counter: Counter
 ) -> RawSpans:
     scope = b""
     schema_url = ""
@@ -68,7 +68,7 @@ def _split_scope_spans(
             scope += buf[start:stop]
         elif tag == tags.GROUP_SCHEMA_URL:
             schema_url = _text(buf, start, stop)
-    return RawSpans(SpanSource(resource, resource_schema_url, scope, schema_url), spans)
+    return RawSpans(replace(of_resource, scope=scope, scope_schema_url=schema_url), spans)
 
 
 def join_request(groups: Iterable[RawSpans]) -> bytes:

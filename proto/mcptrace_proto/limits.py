@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mcptrace_proto.errors import TooLarge
+
 # Every reader and writer here recurses once per level; official protobuf stops at 100 too.
 DEPTH_CEILING = 100
 
@@ -37,3 +39,26 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+class Counter:
+    """Spans and groups of one request so far, against its limits."""
+
+    __slots__ = ("groups", "limits", "spans")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.groups = 0
+        self.spans = 0
+
+    def group(self) -> None:
+        self.groups += 1
+        if self.groups > self.limits.max_groups:
+            raise TooLarge(
+                "number of resource and scope groups", self.groups, self.limits.max_groups
+            )
+
+    def span(self) -> None:
+        self.spans += 1
+        if self.spans > self.limits.max_spans:
+            raise TooLarge("number of spans", self.spans, self.limits.max_spans)
