@@ -1,0 +1,92 @@
+"""The one place where the SDK swallows an exception, and where it counts what it lost.
+
+After construction nothing of ours may raise into the program that is being traced.  Code
+that could (a user's filter, somebody else's processor) runs inside ``with guard(...)``:
+the exception is counted in a ``Counters`` and logged at most once a minute, then dropped.
+Under test the exception is raised again, so that no fault of ours hides behind the guard.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from types import TracebackType
+
+LOG_INTERVAL_SECONDS = 60.0
+
+logger = logging.getLogger("mcptrace")
+
+
+class _Switch:
+    """Process-wide state of the guard: set by tests, and the time of the last log line."""
+
+    reraise = False
+    next_log_seconds = 0.0
+
+
+def reraise_in_tests(on: bool) -> None:
+    """Make every guard raise again what it caught; used by test suites only."""
+    _Switch.reraise = on
+
+
+class Counters:
+    """Counts by reason.  Exact from any thread; cheap because only losses are counted here."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+
+    def add(self, reason: str, count: int = 1) -> None:
+        with self._lock:
+            self._counts[reason] = self._counts.get(reason, 0) + count
+
+    def snapshot(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._counts)
+
+    def reset_after_fork(self) -> None:
+        """The child's losses are its own; the parent reports the parent's."""
+        self._lock = threading.Lock()
+        self._counts = {}
+
+
+class guard:  # noqa: N801 - reads as a statement: with guard("span end", counters)
+    """Swallow, count and sparingly log an Exception raised in the block.
+
+    ``what`` names the block in the log.  The count is kept under ``internal_error``.
+    BaseExceptions that are no Exceptions (KeyboardInterrupt, CancelledError) pass.
+    """
+
+    __slots__ = ("_counters", "_what")
+
+    def __init__(self, what: str, counters: Counters | None = None) -> None:
+        self._what = what
+        self._counters = counters
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is None or not isinstance(error, Exception):
+            return False
+        if self._counters is not None:
+            self._counters.add("internal_error")
+        now = time.monotonic()
+        if now >= _Switch.next_log_seconds:
+            _Switch.next_log_seconds = now + LOG_INTERVAL_SECONDS
+            logger.warning("mcptrace: error in %s, ignored", self._what, exc_info=error)
+        return not _Switch.reraise
+
+
+def warn_rarely(message: str, *arguments: object) -> None:
+    """Log a warning, at most one a minute together with the guard's own."""
+    now = time.monotonic()
+    if now >= _Switch.next_log_seconds:
+        _Switch.next_log_seconds = now + LOG_INTERVAL_SECONDS
+        logger.warning(message, *arguments)
