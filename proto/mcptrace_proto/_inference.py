@@ -114,7 +114,6 @@ UNKNOWN_NAMES = {name: semconv.TOKENS_UNKNOWN_PREFIX + name for name in COUNTS}
 
 _INFERENCE_NAMES = frozenset(
     {
-        semconv.PROTOCOL_VERSION,
         semconv.STREAMING,
         semconv.TOKENS_ESTIMATED,
         *TEXT_NAMES.values(),
@@ -142,7 +141,8 @@ _GEN_AI_COUNTS = {
 def is_inference(attributes: Attributes) -> bool:
     """Whether a span speaks MCP-Trace about an inference.
 
-    Marks that the product leaves on any span (sampling, audit, source) do not count.
+    Marks that the product leaves on any span (protocol version, sampling, audit, source) do
+    not count: the SDK stamps the version on every span, inference or not.
     """
     return not _INFERENCE_NAMES.isdisjoint(attributes)
 
