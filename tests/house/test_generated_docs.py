@@ -1,0 +1,62 @@
+"""Generated pages are what the code says now, and every metric that is counted is in the table."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from mcptrace_collector.telemetry import METRICS
+
+ROOT = Path(__file__).parents[2]
+
+
+def _generator():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PAGES = _generator().pages()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_page_is_as_generated(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == PAGES[path], "run: python docs/generate.py"
+
+
+def test_every_metric_named_in_the_code_is_in_the_table_with_its_labels() -> None:
+    table = {metric.name: set(metric.labels) for metric in METRICS}
+    wrong = []
+    for path in (ROOT / "collector").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            named = _named_metric(node)
+            if named is None:
+                continue
+            name, method, labels = named
+            if name not in table or (method != "watch" and labels != table[name]):
+                wrong.append(f"{path.name}:{node.lineno} {name} {sorted(labels)}")
+    assert wrong == []
+
+
+def _named_metric(node: ast.AST) -> tuple[str, str, set[str]] | None:
+    """(name, method, labels) of a call such as ``telemetry.count("late_spans_total", 3)``."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    if node.func.attr not in ("count", "observe", "watch") or not node.args:
+        return None
+    owner, name = node.func.value, node.args[0]
+    if not ast.unparse(owner).endswith("telemetry") or not isinstance(name, ast.Constant):
+        return None
+    return (
+        name.value,
+        node.func.attr,
+        {keyword.arg for keyword in node.keywords if keyword.arg}
+        - {
+            "n",
+            "seconds",
+        },
+    )
