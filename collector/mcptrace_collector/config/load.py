@@ -15,7 +15,7 @@ from pathlib import Path
 from mcptrace_collector.errors import ConfigError
 
 from .check import check
-from .node import Text, parse_yaml, put
+from .node import Section, Text, parse_yaml, put
 from .read import read_section
 from .setting import scalar_paths
 from .substitute import substitute
@@ -42,7 +42,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     source = str(file) if file is not None else "configuration"
-    tree = parse_yaml(_text(file), source) if file is not None else {}
+    tree = parse_yaml(_text(file), source) if file is not None else Section(source)
     for name, path in env_names().items():
         if name in environ:
             put(tree, path, Text(environ[name], f"environment variable {name}"))
@@ -50,7 +50,7 @@ def load(
     for argument in arguments:
         put(tree, *_argument(argument))
     resolved = substitute(tree, environ)
-    assert isinstance(resolved, dict)
+    assert isinstance(resolved, Section)
     if resolved.get("exporters") == {}:
         raise ConfigError(f"{source}: exporters is empty; name a destination, or leave it out")
     config = read_section(CollectorConfig, resolved)

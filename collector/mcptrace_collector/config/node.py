@@ -9,8 +9,9 @@ Pure: YAML text comes in as an argument.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from mcptrace_collector.errors import ConfigError
 
@@ -23,10 +24,18 @@ class Text:
     source: str
 
 
-Node: TypeAlias = Union[Text, dict[str, "Node"]]  # noqa: UP007  (a quoted name has no | on 3.10)
+class Section(dict[str, "Node"]):
+    """A mapping and where it was written."""
+
+    def __init__(self, source: str, entries: Mapping[str, Node] | None = None) -> None:
+        super().__init__(entries or {})
+        self.source = source
 
 
-def parse_yaml(document: str, source: str) -> dict[str, Node]:
+Node: TypeAlias = Text | Section
+
+
+def parse_yaml(document: str, source: str) -> Section:
     """Read a YAML mapping.  Raises ConfigError for broken YAML, lists and repeated keys."""
     import yaml
 
@@ -36,11 +45,12 @@ def parse_yaml(document: str, source: str) -> dict[str, Node]:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen: set[str] = set()
             for key, _ in node.value:
+                where = f"{source}, line {key.start_mark.line + 1}"
+                if not isinstance(key.value, str):
+                    raise ConfigError(f"{where}: a list or mapping is no name of a setting")
                 if key.value in seen:
-                    line = key.start_mark.line + 1
-                    raise ConfigError(f"{source}, line {line}: {key.value!r} is written twice")
-                if isinstance(key.value, str):
-                    seen.add(key.value)
+                    raise ConfigError(f"{where}: {key.value!r} is written twice")
+                seen.add(key.value)
             return super().construct_mapping(node, deep)
 
     try:
@@ -49,21 +59,21 @@ def parse_yaml(document: str, source: str) -> dict[str, Node]:
     except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{source} is not YAML: {_one_line(error)}") from error
     if loaded is None or loaded == "":
-        return {}
+        return Section(source)
     if not isinstance(loaded, dict):
         raise ConfigError(f"{source} must hold a mapping of settings at its top")
     tree = _node(loaded, source, ())
-    assert isinstance(tree, dict)
+    assert isinstance(tree, Section)
     return tree
 
 
-def put(tree: dict[str, Node], path: tuple[str, ...], text: Text) -> None:
+def put(tree: Section, path: tuple[str, ...], text: Text) -> None:
     """Set one value, over whatever stood at its place."""
     at = tree
     for name in path[:-1]:
         below = at.get(name)
-        if not isinstance(below, dict):
-            below = at[name] = {}
+        if not isinstance(below, Section):
+            below = at[name] = Section(text.source)
         at = below
     at[path[-1]] = text
 
@@ -73,7 +83,8 @@ def _node(value: object, source: str, path: tuple[object, ...]) -> Node:
         # A mapping that holds itself (a YAML anchor) would never end; no setting is so deep.
         if len(path) > 8:
             raise ConfigError(f"{source}: {'.'.join(map(str, path))} is nested too deeply")
-        return {str(key): _node(below, source, (*path, key)) for key, below in value.items()}
+        entries = {str(key): _node(below, source, (*path, key)) for key, below in value.items()}
+        return Section(source, entries)
     if isinstance(value, list):
         where = ".".join(map(str, path))
         raise ConfigError(f"{source}: {where} is a list; no setting is one, write `name: value`")

@@ -10,12 +10,11 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from mcptrace_collector.errors import ConfigError
 
-from .node import Node, Text
+from .node import Node, Section, Text
 from .setting import Field, fields_of
 
 T = TypeVar("T")
@@ -27,9 +26,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _ENTRY_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
-def read_section(
-    section: type[T], node: Mapping[str, Node], path: str = "", default: T | None = None
-) -> T:
+def read_section(section: type[T], node: Section, path: str = "", default: T | None = None) -> T:
     """Build a section from what was written; what was not keeps its default.
 
     ``default`` is the instance whose values stand in for missing ones, where the place in the
@@ -45,8 +42,7 @@ def read_section(
         if name in node:
             values[name] = _read(field, node[name], _join(path, name), fallback)
         elif fallback is dataclasses.MISSING:
-            source = _source(node)
-            raise ConfigError(f"{source}: {_join(path, name)} is missing; {field.setting.doc}")
+            raise ConfigError(f"{node.source}: {_join(path, name)} is missing; {field.setting.doc}")
         else:
             values[name] = fallback
     return section(**values)
@@ -54,8 +50,8 @@ def read_section(
 
 def _read(field: Field, node: Node, path: str, default: Any) -> Any:
     if field.scalar is not None:
-        if isinstance(node, dict):
-            raise ConfigError(f"{_source(node)}: {path} is a mapping, but must be one value")
+        if isinstance(node, Section):
+            raise ConfigError(f"{node.source}: {path} is a mapping, but must be one value")
         if field.optional and node.value in _NULLS:
             return None
         return _scalar(field, node, path)
@@ -76,21 +72,22 @@ def _read(field: Field, node: Node, path: str, default: Any) -> Any:
     }
 
 
-def _entry(name: str, node: Node, path: str) -> Mapping[str, Node]:
-    source = _source(node)
+def _entry(name: str, node: Node, path: str) -> Section:
     if not _ENTRY_NAME.fullmatch(name):
         raise ConfigError(
-            f"{source}: {path} has the name {name!r}; names are lower-case letters, digits and "
-            f"_, begin with a letter and are at most 63 long"
+            f"{node.source}: {path} has the name {name!r}; names are lower-case letters, digits "
+            f"and _, begin with a letter and are at most 63 long"
         )
     if isinstance(node, Text):
-        raise ConfigError(f"{source}: {_join(path, name)} is {node.value!r}, but must be a mapping")
+        raise ConfigError(
+            f"{node.source}: {_join(path, name)} is {node.value!r}, but must be a mapping"
+        )
     return node
 
 
 def _entry_text(field: Field, node: Node, path: str) -> str:
-    if isinstance(node, dict):
-        raise ConfigError(f"{_source(node)}: {path} is a mapping, but must be one value")
+    if isinstance(node, Section):
+        raise ConfigError(f"{node.source}: {path} is a mapping, but must be one value")
     return node.value
 
 
@@ -158,7 +155,7 @@ def expected(field: Field) -> str:
 def _unknown(name: str, node: Node, path: str, known: list[str]) -> ConfigError:
     near = difflib.get_close_matches(name, known, 1, cutoff=0.6)
     remedy = f"did you mean {near[0]!r}?" if near else f"known here are {', '.join(known)}"
-    return ConfigError(f"{_source(node)}: {_join(path, name)} is not a setting; {remedy}")
+    return ConfigError(f"{node.source}: {_join(path, name)} is not a setting; {remedy}")
 
 
 def _shown(field: Field, value: str) -> str:
@@ -167,11 +164,3 @@ def _shown(field: Field, value: str) -> str:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def _source(node: Node | Mapping[str, Node]) -> str:
-    while not isinstance(node, Text):
-        if not node:
-            return "configuration"
-        node = next(iter(node.values()))
-    return node.source

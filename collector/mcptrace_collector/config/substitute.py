@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mcptrace_collector.errors import ConfigError
 
-from .node import Node, Text
+from .node import Node, Section, Text
 
 FILE_BYTES_MAX = 64 << 10  # a substituted file is a token or a name, not a document
 
@@ -23,9 +23,10 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def substitute(node: Node, environ: Mapping[str, str], path: str = "") -> Node:
     """Resolve all references below a node.  Raises ConfigError naming the setting."""
-    if isinstance(node, dict):
+    if isinstance(node, Section):
         prefix = f"{path}." if path else ""
-        return {name: substitute(below, environ, f"{prefix}{name}") for name, below in node.items()}
+        entries = {name: substitute(node[name], environ, f"{prefix}{name}") for name in node}
+        return Section(node.source, entries)
     if "${" not in node.value:
         return node
     where = f"{node.source}: {path}"
