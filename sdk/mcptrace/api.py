@@ -6,13 +6,14 @@ A finished span travels as a FinishedSpan through SpanProcessors to a SpanExport
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from mcptrace_proto.model import Resource, Scope, SpanData
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
+
+from mcptrace_proto.model import Resource, Scope, SpanData
 
 
 @dataclass(slots=True)
@@ -49,11 +50,16 @@ class ExportOutcome(enum.Enum):
 
 @dataclass(slots=True, frozen=True)
 class ExportResult:
-    """``rejected_spans`` counts spans refused by a partial success inside a DELIVERED batch."""
+    """``rejected_spans`` counts spans refused by a partial success inside a DELIVERED batch.
+
+    ``dropped`` counts, by reason, spans that left the batch on the way (it was split, or one
+    could not be encoded); ``outcome`` speaks of the others.
+    """
 
     outcome: ExportOutcome
     rejected_spans: int = 0
     message: str = ""
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 class SpanExporter(Protocol):
