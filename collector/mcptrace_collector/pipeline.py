@@ -10,7 +10,7 @@ appends to ``raw`` and to ``data.attributes`` together (see ``SpanRecord.annotat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,11 +42,16 @@ class SpanRecord:
     def annotate(self, attributes: Attributes) -> None:
         """Append attributes to the wire bytes and to the view.
 
-        For names the span does not carry yet; replacing one goes through
-        ``wire.remove_attributes`` first.
+        For names the span does not carry yet; to replace one, ``remove`` it first.
         """
         self.raw = wire.append_attributes(self.raw, attributes)
         self.data.attributes.update(attributes)
+
+    def remove(self, names: Set[str]) -> None:
+        """Take attributes off the wire bytes and the view."""
+        self.raw = wire.remove_attributes(self.raw, names)
+        for name in names:
+            self.data.attributes.pop(name, None)
 
 
 @dataclass(slots=True)
@@ -81,13 +86,16 @@ class Settlement:
 
     ``payloads`` is (body, span count) for each destination's queue; ``audit_lines`` are
     (index, stored bytes) in order; ``dropped`` counts spans by reason; ``settled`` are the
-    origins whose spans are decided with this commit, kept or dropped.
+    origins whose spans are decided with this commit, kept or dropped.  ``sampled_out`` adds
+    to the spans by "key reason" that no audit record has mentioned yet; the record that
+    mentions them takes them off again.
     """
 
     payloads: list[tuple[str, bytes, int]] = field(default_factory=list)
     audit_lines: list[tuple[int, bytes]] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
     kept: dict[str, int] = field(default_factory=dict)  # spans by reason
+    sampled_out: dict[str, int] = field(default_factory=dict)
     settled: list[Origin] = field(default_factory=list)
 
 
@@ -115,4 +123,13 @@ class Exporter(Protocol):
     async def shutdown(self) -> None: ...
 
 
-Records = Sequence[SpanRecord]
+class DeliveryQueue(Protocol):
+    """What a sender needs of the store: read ahead, and take off what is delivered."""
+
+    async def take(
+        self, destination: str, after: int, spans_max: int, bytes_max: int
+    ) -> list[QueueItem]: ...
+
+    async def release(
+        self, destination: str, items: Sequence[QueueItem], failed: dict[str, int]
+    ) -> None: ...

@@ -85,6 +85,7 @@ class Balance:
     forwarded: dict[str, int] = field(default_factory=dict)  # by destination
     failed: dict[str, int] = field(default_factory=dict)  # by "destination reason"
     requeued: dict[str, int] = field(default_factory=dict)  # by destination
+    sampled_out: dict[str, int] = field(default_factory=dict)  # by "key reason", not yet audited
     replayed: int = 0
     held: int = 0
     journal_records: int = 0
@@ -238,6 +239,8 @@ class Database:
             self.count("kept", reason, spans)
         for reason, spans in settlement.dropped.items():
             self.count("dropped", reason, spans)
+        for key, spans in settlement.sampled_out.items():
+            self.count("sampled_out", key, spans)
         self._mark(settlement.settled)
 
     def _mark(self, origins: Iterable[Origin]) -> None:

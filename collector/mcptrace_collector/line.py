@@ -1,0 +1,242 @@
+"""The main road: from a request at the door to a verdict that is true on disk.
+
+    consume ─▶ admit ─▶ journal ─▶ (answer) ─▶ normalize ─▶ trace table ┐
+                                                                        ▼
+    senders ◀─ wake ◀─ audit files ◀─ one commit ◀─ settle ◀─ verdict ◀─ due
+
+One task (``run``) settles; ``consume`` runs for many requests at once on the same loop.
+
+Always true:
+  * consume returns only after the journal has the request;
+  * a settlement, once built, is committed exactly once, however often it has to be tried;
+  * nothing is forwarded before its audit record is committed;
+  * when settling stalls, consume says "later" before memory passes its bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from mcptrace_collector.audit import AuditLog
+from mcptrace_collector.clock import Clock
+from mcptrace_collector.durable import Store
+from mcptrace_collector.errors import Retryable
+from mcptrace_collector.normalize import Normalizer
+from mcptrace_collector.pipeline import (
+    Admitted,
+    DecidedTrace,
+    Origin,
+    Settlement,
+    SpanRecord,
+)
+from mcptrace_collector.receivers import admit, admit_json
+from mcptrace_collector.sampling import OpenTrace, TraceTable, Verdicts
+from mcptrace_collector.sampling.table import estimated_bytes
+from mcptrace_collector.settle import Settler
+from mcptrace_collector.telemetry import Telemetry
+from mcptrace_proto.sampling.critical import critical_reason
+from mcptrace_proto.model import STATUS_ERROR
+from mcptrace_proto.sampling.decision import PROBABILITY, Decision
+from mcptrace_proto.sampling.verdict import TraceSampler
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.05
+SAMPLED_OUT_INTERVAL_NANO = 60 * 1_000_000_000
+SETTLEMENT_SPANS_MAX = 5000  # spans in one commit, so that no commit holds up the journal for long
+SPANS_PER_TURN = 200  # spans normalised before other tasks of the loop get their turn
+DUPLICATE = "duplicate"
+SCHEMA = "schema"
+STALLED_RETRY_SECONDS = 1.0
+# Sampling switched off is sampling with probability one.
+KEEP_ALL = Decision(True, PROBABILITY, 0, 1.0, "")
+
+
+class Line:
+    """Owns the trace table and the verdicts; the store and the audit log are handed in."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        normalizer: Normalizer,
+        sampler: TraceSampler | None,
+        table: TraceTable,
+        verdicts: Verdicts,
+        settler: Settler,
+        audit_log: AuditLog | None,
+        clock: Clock,
+        telemetry: Telemetry,
+        backlog_bytes_max: int,
+        queue_has_room: Callable[[], bool],
+        settled: Callable[[], None],
+    ) -> None:
+        """``sampler`` None keeps every trace.  ``settled`` is called after each commit."""
+        self._store = store
+        self._normalizer = normalizer
+        self._sampler = sampler
+        self._table = table
+        self._verdicts = verdicts
+        self._settler = settler
+        self._audit_log = audit_log
+        self._clock = clock
+        self._telemetry = telemetry
+        self._backlog_bytes_max = backlog_bytes_max
+        self._queue_has_room = queue_has_room
+        self._settled = settled
+        self._decided: deque[DecidedTrace] = deque()
+        self._decided_bytes = 0
+        self._noted_unix_nano = clock.unix_nano()
+        self._finishing = False
+
+    # -- in: called by the receivers -------------------------------------------------------
+
+    async def consume(self, body: bytes, *, transport: str, json: bool) -> Admitted:
+        """Admit one request; see pipeline.Intake for what is raised."""
+        if self._decided_bytes > self._backlog_bytes_max:
+            raise Retryable("verdicts wait to be written", STALLED_RETRY_SECONDS)
+        admitted = admit_json(body) if json else admit(body)
+        if admitted.rejected:
+            self._telemetry.count("rejected_spans_total", admitted.rejected, transport=transport)
+        if admitted.records:
+            spans = len(admitted.records)
+            position = await self._store.journal(admitted.body, spans, transport)
+            await self._take(admitted.records, position)
+        return admitted
+
+    async def replay(self, position: int, body: bytes, decided: int) -> None:
+        """Take up a journal row of an earlier run, but for the spans that have their verdict."""
+        records = admit(body).records
+        await self._take([r for r in records if not decided >> r.origin.ordinal & 1], position)
+
+    async def _take(self, records: Sequence[SpanRecord], position: int) -> None:
+        for number, record in enumerate(records):
+            if number % SPANS_PER_TURN == SPANS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            record.origin = Origin(position, record.origin.ordinal)
+            self._place(record, self._clock.monotonic())
+
+    def _place(self, record: SpanRecord, now: float) -> None:
+        """Normalise one span and put it where its verdict will be found."""
+        found = self._normalizer.normalize(record)
+        for violation in found.violations:
+            self._telemetry.count("schema_violations_total", violation=violation)
+        if record.inference is not None:
+            self._telemetry.inference(
+                record.inference, error=record.data.status_code == STATUS_ERROR
+            )
+        trace_id = record.data.trace_id
+        if found.drop:
+            self._decide([record], Decision(False, SCHEMA, None, 1.0, ""))
+        elif not self._table.holds(trace_id) and (known := self._verdicts.recall(trace_id)):
+            self._decide([record], self._late(record, known))
+        elif not self._table.add(record, now):
+            self._telemetry.count("duplicate_spans_total")
+            self._decide([record], Decision(False, DUPLICATE, None, 1.0, ""))
+
+    def _late(self, record: SpanRecord, known: Decision) -> Decision:
+        """A late span follows its trace, but a failure is kept even when its trace was not."""
+        self._telemetry.count("late_spans_total")
+        reason = None if known.keep else critical_reason(record.data, record.inference)
+        return known if reason is None else Decision(True, reason, 0, 1.0, known.key)
+
+    # -- out: one task ------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Settle what is due until ``finish``, and say from time to time what was not kept."""
+        while not self._finishing:
+            await self.settle_due()
+            if self._clock.unix_nano() - self._noted_unix_nano > SAMPLED_OUT_INTERVAL_NANO:
+                await self.note_sampled_out()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def finish(self) -> None:
+        """Let ``run`` return after what it is settling now; a settlement is never cut short."""
+        self._finishing = True
+
+    async def settle_due(self) -> None:
+        """Decide and settle everything that is due now."""
+        self._judge(self._table.due(self._clock.monotonic()))
+        early = self._table.overflow()
+        if early:
+            self._telemetry.count("early_decisions_total", len(early))
+            self._judge(early)
+        while self._decided:
+            await self._settle_some()
+
+    async def drain(self) -> None:
+        """Decide and settle everything that is held, for shutdown."""
+        self._judge(self._table.drain())
+        await self.settle_due()
+
+    async def note(self, kind: str, fields: dict[str, object]) -> None:
+        """Commit one audit record that is not about a span."""
+        settlement = Settlement()
+        self._settler.note(settlement, kind, fields, self._clock.unix_nano())
+        if settlement.audit_lines:
+            await self._commit(settlement)
+
+    async def note_sampled_out(self) -> None:
+        """Commit one audit record of what was not kept since the last such record."""
+        now = self._clock.unix_nano()
+        settlement = self._settler.sampled_out(self._store.balance, self._noted_unix_nano, now)
+        self._noted_unix_nano = now
+        if settlement.audit_lines:
+            await self._commit(settlement)
+
+    def _judge(self, traces: Iterable[OpenTrace]) -> None:
+        for trace in traces:
+            self._normalizer.complete_trace(trace.records)
+            decision = self._verdict(trace)
+            self._verdicts.remember(trace.trace_id, decision)
+            self._telemetry.count("decided_traces_total", reason=decision.reason)
+            self._decide(trace.records, decision)
+
+    def _verdict(self, trace: OpenTrace) -> Decision:
+        if self._sampler is None:
+            return KEEP_ALL
+        spans = [(record.data, record.inference) for record in trace.records]
+        # Every span of a trace should carry the same ot=th; the first one that says any wins.
+        state = next((data.trace_state for data, _ in spans if data.trace_state), "")
+        return self._sampler.decide(trace.trace_id, state, spans, self._clock.monotonic())
+
+    def _decide(self, records: list[SpanRecord], decision: Decision) -> None:
+        self._decided.append(DecidedTrace(records[0].data.trace_id, records, decision))
+        self._decided_bytes += sum(estimated_bytes(record) for record in records)
+
+    async def _settle_some(self) -> None:
+        traces: list[DecidedTrace] = []
+        spans, size = 0, 0
+        while self._decided and spans < SETTLEMENT_SPANS_MAX:
+            trace = self._decided.popleft()
+            spans += len(trace.records)
+            size += sum(estimated_bytes(record) for record in trace.records)
+            traces.append(trace)
+        while not self._queue_has_room():
+            self._telemetry.count("stalls_total")
+            await asyncio.sleep(STALLED_RETRY_SECONDS)
+        await self._commit(self._settler.settle(traces, self._clock.unix_nano()))
+        self._decided_bytes -= size
+
+    async def _commit(self, settlement: Settlement) -> None:
+        """Make it true on disk, then let the audit files follow.  Tries until it is done."""
+        await self._persist(lambda: self._store.settle(settlement))
+        self._settled()
+        if self._audit_log is not None and settlement.audit_lines:
+            lines = settlement.audit_lines
+            audit_log = self._audit_log
+            await self._persist(lambda: asyncio.to_thread(audit_log.append, lines))
+            await self._persist(lambda: self._store.clear_outbox(lines[-1][0] + 1))
+            self._telemetry.count("audit_records_total", len(lines))
+
+    async def _persist(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await work()
+            except (Retryable, OSError) as later:
+                self._telemetry.count("stalls_total")
+                log.warning("settling waits: %s", later)
+                await asyncio.sleep(STALLED_RETRY_SECONDS)
