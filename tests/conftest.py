@@ -179,6 +179,14 @@ class CollectorProcess:
 
 
 @pytest.fixture
+def wait_until() -> Callable[..., Any]:
+    """``wait_until(condition)`` gives the first true value of ``condition()``, or fails."""
+    return lambda condition, what="the expected event", seconds=DEADLINE_SECONDS: wait_for(
+        condition, what, seconds
+    )
+
+
+@pytest.fixture
 def receiver() -> Iterator[StockReceiver]:
     stock = StockReceiver()
     yield stock
