@@ -237,10 +237,6 @@ class AuditConfig:
     segment_records: int = setting(
         65_536, doc="Records in one file of the log.", unit="records", minimum=1
     )
-    origin: str = setting(
-        "mcptrace/sm3",
-        doc="Name of the log in its checkpoints; give each collector its own.",
-    )
 
 
 @dataclass(frozen=True, slots=True)
