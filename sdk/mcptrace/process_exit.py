@@ -5,7 +5,7 @@ An ordinary process and a child of os.fork end with atexit.  Children of multipr
 hook is registered there as well.  A process killed by a signal runs neither.
 
 Always true:
-  * nothing is registered before the first ``call_at_exit`` of a process;
+  * nothing is registered before the first ``call_at_exit``;
   * callbacks run once, in the order in which they were given: who feeds another comes first.
 """
 
@@ -15,6 +15,7 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
+from types import ModuleType
 
 # Below every priority that people use: their finalizers may still end spans.
 FINALIZER_PRIORITY = -100
@@ -30,13 +31,19 @@ class _Hooks:
 def call_at_exit(callback: Callable[[], None]) -> None:
     """Run ``callback`` when this process ends; a second call with the same one does nothing.
 
-    Call it again in a forked child: its ways of ending are not its parent's.
+    Children that are forked later inherit it.
     """
     pid = os.getpid()
-    if _Hooks.pid != pid:
-        forked = _Hooks.pid is not None
-        _Hooks.pid = pid
-        _register(forked)
+    if _Hooks.pid is None:
+        atexit.register(_run)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_in_child)
+        if _started_by_multiprocessing():
+            _finalize(sys.modules["multiprocessing.util"])
+    elif _Hooks.pid != pid:  # forked by C code, which runs no Python hooks
+        for util in _utils():
+            _finalize(util)
+    _Hooks.pid = pid
     if callback not in _Hooks.callbacks:
         _Hooks.callbacks.append(callback)
 
@@ -47,20 +54,27 @@ def forget(callback: Callable[[], None]) -> None:
         _Hooks.callbacks.remove(callback)
 
 
-def _register(forked: bool) -> None:
-    # A forked child inherits the registration, or had it cleared by multiprocessing.
-    atexit.unregister(_run)
-    atexit.register(_run)
-    for package in ("multiprocessing", "billiard"):
-        util = sys.modules.get(f"{package}.util")
-        if util is not None and (forked or _is_child(package)):
-            util.Finalize(None, _run, exitpriority=FINALIZER_PRIORITY)
+def _in_child() -> None:
+    _Hooks.pid = os.getpid()
+    for util in _utils():
+        # A worker clears the finalizers of its parent first and then runs these.
+        util.register_after_fork(_Hooks, lambda _, util=util: _finalize(util))
 
 
-def _is_child(package: str) -> bool:
-    """Whether multiprocessing started this process; a fork server's child never forked here."""
-    parent_process = getattr(sys.modules.get(package), "parent_process", None)
+def _utils() -> list[ModuleType]:
+    """The process libraries that are in use."""
+    names = ("multiprocessing.util", "billiard.util")
+    return [sys.modules[name] for name in names if name in sys.modules]
+
+
+def _started_by_multiprocessing() -> bool:
+    """Whether this process is a worker already; a fork server's child never forked here."""
+    parent_process = getattr(sys.modules.get("multiprocessing"), "parent_process", None)
     return parent_process is not None and parent_process() is not None
+
+
+def _finalize(util: ModuleType) -> None:
+    util.Finalize(None, _run, exitpriority=FINALIZER_PRIORITY)
 
 
 def _run() -> None:

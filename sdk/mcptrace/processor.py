@@ -31,6 +31,7 @@ from opentelemetry.trace import Span
 from mcptrace import process_exit
 from mcptrace.api import ExportOutcome, ExportResult, FinishedSpan, SpanExporter
 from mcptrace.batch import BatchBuffer, BatchSettings, estimated_bytes
+from mcptrace.config import SdkConfig
 from mcptrace.guard import Counters, guard
 
 logger = logging.getLogger("mcptrace")
@@ -64,6 +65,26 @@ class BatchProcessor:
         self._reset()
         if hasattr(os, "register_at_fork"):
             _reset_in_children(weakref.ref(self))
+
+    @classmethod
+    def from_config(cls, exporter: SpanExporter, config: SdkConfig) -> BatchProcessor:
+        """A processor with the limits of a configuration."""
+        return cls(
+            exporter,
+            BatchSettings(
+                schedule_delay_seconds=config.schedule_delay_seconds,
+                export_timeout_seconds=config.export_timeout_seconds,
+                shutdown_timeout_seconds=config.shutdown_timeout_seconds,
+                queue_spans_max=config.queue_spans_max,
+                queue_bytes_max=config.queue_bytes_max,
+                batch_spans_max=config.batch_spans_max,
+                batch_bytes_max=config.request_bytes_max,
+            ),
+        )
+
+    def stats(self) -> dict[str, int]:
+        """Spans exported, and spans lost by reason."""
+        return self.counters.snapshot()
 
     def _reset(self) -> None:
         self._pid = os.getpid()

@@ -1,18 +1,44 @@
-"""Where batches of spans go.  One function builds an OTLP exporter from plain settings."""
+"""Where batches of spans go: builds the exporter that a configuration names.
+
+The modules are imported when they are needed: ssl, http.client and grpc cost a program
+that exports elsewhere nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from mcptrace.api import SpanExporter
+from mcptrace.config import SdkConfig
 
+CONSOLE = "console"
 GRPC = "grpc"
 HTTP_JSON = "http/json"
 
 
-def build_exporter(
-    protocol: str = "http/protobuf",
-    endpoint: str = "http://localhost:4318/v1/traces",
+def build_exporter(config: SdkConfig) -> SpanExporter:
+    """The exporter of a configuration whose ``traces_exporter`` is not none."""
+    if config.traces_exporter == CONSOLE:
+        from mcptrace.exporters.console import ConsoleExporter
+
+        return ConsoleExporter()
+    return build_otlp_exporter(
+        config.protocol,
+        config.endpoint,
+        headers=config.headers,
+        timeout_seconds=config.timeout_seconds,
+        compression=config.compression,
+        certificate=config.certificate,
+        client_key=config.client_key,
+        client_certificate=config.client_certificate,
+        insecure=config.insecure,
+        request_bytes_max=config.request_bytes_max,
+    )
+
+
+def build_otlp_exporter(
+    protocol: str,
+    endpoint: str,
     *,
     headers: Mapping[str, str] | None = None,
     timeout_seconds: float = 10.0,
@@ -54,10 +80,9 @@ def build_exporter(
             compression=compression,
             tls=tls_context(certificate, client_key, client_certificate) if secure else None,
         )
-    encode = encode_json if protocol == HTTP_JSON else encode_protobuf
     return OtlpExporter(
         transport,
-        encode,
+        encode_json if protocol == HTTP_JSON else encode_protobuf,
         timeout_seconds=timeout_seconds,
         request_bytes_max=request_bytes_max,
     )
