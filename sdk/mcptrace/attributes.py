@@ -25,27 +25,26 @@ def clean_value(value: Any, length_max: int | None, depth: int = 0) -> Attribute
     Strings are cut to ``length_max`` characters at every level.  Raises ValueError where
     nesting passes DEPTH_MAX, and whatever the value's own conversion to text raises.
     """
-    kind = type(value)
-    if kind is str:
-        return value if length_max is None else value[:length_max]  # type: ignore[no-any-return]
-    if kind in _PLAIN:
-        return value  # type: ignore[no-any-return]
     if isinstance(value, str):
-        return clean_value(str.__str__(value), length_max)
-    if isinstance(value, bool | float | bytes):
+        # A subclass, such as a member of a str Enum, becomes the text that it is.
+        text = value if type(value) is str else str.__str__(value)
+        return text if length_max is None else text[:length_max]
+    if value is None or isinstance(value, bool | float | bytes):
         return value
     if isinstance(value, numbers.Integral):
         number = int(value)
         return number if INT64_MIN <= number <= INT64_MAX else str(number)
     if isinstance(value, numbers.Real):
         return float(value)
+    return _clean_composite(value, length_max, depth)
+
+
+def _clean_composite(value: Any, length_max: int | None, depth: int) -> AttributeValue:
     if depth >= DEPTH_MAX:
         raise ValueError("attribute value is nested too deeply")
     if isinstance(value, Mapping):
         return {
-            str(key): clean_value(item, length_max, depth + 1)
-            for key, item in value.items()
-            if key
+            str(key): clean_value(item, length_max, depth + 1) for key, item in value.items() if key
         }
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
@@ -91,17 +90,3 @@ def put(
     except (ValueError, TypeError, AttributeError, RuntimeError, LookupError, ArithmeticError):
         return False
     return True
-
-
-def size_bytes(attributes: Attributes) -> int:
-    """A rough size in memory and on the wire; exact only in what can be large."""
-    total = 64 * len(attributes)
-    for value in attributes.values():
-        kind = type(value)
-        if kind is str or kind is bytes:
-            total += len(value)  # type: ignore[arg-type]
-        elif kind is list:
-            total += sum(16 + len(item) if isinstance(item, str) else 24 for item in value)  # type: ignore[union-attr]
-        elif kind is dict:
-            total += size_bytes(value)  # type: ignore[arg-type]
-    return total

@@ -55,9 +55,7 @@ class SdkConfig:
     resource_attributes: Mapping[str, str] = _setting(
         {}, "Further resource attributes.", parse.key_values, "OTEL_RESOURCE_ATTRIBUTES"
     )
-    disabled: bool = _setting(
-        False, "Trace nothing at all.", parse.boolean, "OTEL_SDK_DISABLED"
-    )
+    disabled: bool = _setting(False, "Trace nothing at all.", parse.boolean, "OTEL_SDK_DISABLED")
     traces_exporter: str = _setting(
         "otlp",
         "Where spans go: otlp, console or none.",

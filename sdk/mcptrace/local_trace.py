@@ -27,12 +27,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from mcptrace_proto.sampling.decision import Decision
 from opentelemetry.trace import SpanContext
 
 from mcptrace.api import FinishedSpan
 from mcptrace.clock import Clock
 from mcptrace.guard import Counters
+from mcptrace_proto.sampling.decision import Decision
 
 if TYPE_CHECKING:
     from mcptrace.sampling import Head
@@ -50,14 +50,10 @@ class Settler(Protocol):
     def decide(self, trace: LocalTrace, spans: Sequence[FinishedSpan]) -> Decision:
         """The verdict on ``spans`` together."""
 
-    def decide_late(
-        self, trace: LocalTrace, span: FinishedSpan, verdict: Decision
-    ) -> Decision:
+    def decide_late(self, trace: LocalTrace, span: FinishedSpan, verdict: Decision) -> Decision:
         """The verdict on a span that ended after its trace's ``verdict``."""
 
-    def deliver(
-        self, trace: LocalTrace, spans: Sequence[FinishedSpan], verdict: Decision
-    ) -> None:
+    def deliver(self, trace: LocalTrace, spans: Sequence[FinishedSpan], verdict: Decision) -> None:
         """Hand on or count spans whose verdict is known."""
 
 

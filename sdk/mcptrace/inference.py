@@ -1,0 +1,267 @@
+"""The span of one inference: a span that also knows model, tokens, latency and how it ended.
+
+What always holds:
+  * a context is attached only inside a ``with`` block of the span or while a wrapped stream
+    is fetching an item, never across a ``yield``;
+  * an inference ends exactly once: by ``finish`` or ``end``, by leaving its block, by its
+    stream (see streams.py), or as ``abandoned`` when nobody holds it any more;
+  * a count that nobody recorded is unknown, with the reason, and never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from opentelemetry.trace import NonRecordingSpan, Status, StatusCode
+
+from mcptrace.current import attach_span, detach
+from mcptrace.exceptions import is_abandonment, is_timeout, type_name
+from mcptrace.guard import guard
+from mcptrace.span import Span
+from mcptrace.streams import InferenceAsyncStream, InferenceStream
+from mcptrace_proto import model, schema, semconv
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Item = TypeVar("Item")
+
+STOP, ABANDONED, TIMEOUT, ERROR = "stop", "abandoned", "timeout", "error"
+
+_UNKNOWN_BECAUSE = {
+    ABANDONED: schema.ABANDONED,
+    TIMEOUT: schema.ABORTED,
+    ERROR: schema.ABORTED,
+}
+
+
+class InferenceSpan(Span):
+    """Made by ``Tracer.start_inference``."""
+
+    __slots__ = ("_abandoned_ns", "_stream_owns_end", "_tokens", "inference")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.inference = schema.InferenceSpan()
+        self._tokens: list[object] = []
+        self._abandoned_ns = 0
+        self._stream_owns_end = False
+
+    # -- what the caller says ----------------------------------------------------------
+
+    def record_first_token(self) -> None:
+        """Note the time to the first token; later calls change nothing."""
+        if self.inference.ttft_ms is None and self._end_ns is None:
+            self.inference.ttft_ms = max(0, self._local.now_ns() - self._start_ns) / 1e6
+
+    def record_tokens(
+        self,
+        *,
+        input: int | None = None,
+        output: int | None = None,
+        cached: int | None = None,
+        reasoning: int | None = None,
+        total: int | None = None,
+        estimated: bool = False,
+    ) -> None:
+        """Set token counts.  The last value given for a field counts; nothing is added up.
+
+        ``input`` includes ``cached``, ``output`` includes ``reasoning``.  ``estimated`` says
+        that the counts are not the model server's own.
+        """
+        if self._end_ns is not None:
+            self._too_late()
+            return
+        usage = self.inference.token_usage
+        given = {
+            "input": input,
+            "output": output,
+            "cached": cached,
+            "reasoning": reasoning,
+            "total": total,
+        }
+        for name, value in given.items():
+            if value is not None:
+                setattr(usage, name, value)
+        if estimated:
+            usage.estimated = True
+
+    def record_finish_reason(self, reason: str) -> None:
+        """Say why the model stopped, without ending the span; "stop" if nobody says."""
+        if self._end_ns is None:
+            self.inference.finish_reason = reason
+
+    def finish(
+        self,
+        reason: str | None = None,
+        latency_ms: float | None = None,
+        end_time: int | None = None,
+    ) -> None:
+        """End the span.  ``latency_ms`` overrides the duration measured by the span."""
+        if self._end_ns is not None:
+            self._too_late()
+            return
+        view = self.inference
+        view.finish_reason = reason or view.finish_reason or STOP
+        if latency_ms is not None:
+            view.inference_latency_ms = latency_ms
+        self.end(end_time)
+
+    def fail(self, error: BaseException) -> None:
+        """End the span as the exception says: abandoned, timeout or error."""
+        if self._end_ns is not None:
+            return
+        if is_abandonment(error):
+            self.finish(ABANDONED)
+            return
+        with guard("inference failure", self._tracer.counters):
+            self.record_exception(error)
+            self.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
+            if semconv.ERROR_TYPE not in self._attributes:
+                self.set_attribute(semconv.ERROR_TYPE, type_name(error))
+        self.finish(TIMEOUT if is_timeout(error) else ERROR)
+
+    # -- blocks ------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._tokens.append(attach_span(self))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._tokens:
+            detach(self._tokens.pop())
+        if self._end_ns is not None:
+            return
+        if error is not None:
+            self.fail(error)
+        elif not self._stream_owns_end:
+            self.finish()
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    # -- streams -----------------------------------------------------------------------
+
+    def wrap_stream(
+        self,
+        items: Iterable[Item],
+        observe: Callable[[InferenceSpan, Item], object] | None = None,
+    ) -> InferenceStream[Item]:
+        """Pass ``items`` on; their end ends the span.
+
+        ``observe`` is called with this span and every item, for example to read the token
+        counts off the last one; what it raises is swallowed and counted.
+        """
+        self.inference.streaming = True
+        self._stream_owns_end = True
+        return InferenceStream(self, items, observe)
+
+    def wrap_async_stream(
+        self,
+        items: AsyncIterable[Item],
+        observe: Callable[[InferenceSpan, Item], object] | None = None,
+    ) -> InferenceAsyncStream[Item]:
+        """``wrap_stream`` for an async iterable."""
+        self.inference.streaming = True
+        self._stream_owns_end = True
+        return InferenceAsyncStream(self, items, observe)
+
+    def abandon(self) -> None:
+        """Note the time and leave the end to an ordinary thread.
+
+        Safe in a finalizer: it only appends to a deque, whatever locks are held.
+        """
+        if self._end_ns is None and not self._abandoned_ns:
+            local = self._local
+            if local.generation == local.table.generation:
+                self._abandoned_ns = local.now_ns()
+                local.table.orphans.append(self)
+
+    def adopt(self) -> None:
+        """End what was left behind, at the time when it was."""
+        if self._end_ns is None:
+            self.finish(ABANDONED, end_time=self._abandoned_ns)
+
+    def __del__(self) -> None:
+        # Only where construction succeeded; "is None" would be wrong for a missing slot.
+        if getattr(self, "_abandoned_ns", 1) == 0:
+            self.abandon()
+
+    # -- the end -----------------------------------------------------------------------
+
+    def _final_attributes(self, end_ns: int) -> model.Attributes:
+        attributes = super()._final_attributes(end_ns)
+        view = self.inference
+        if view.inference_latency_ms is None:
+            view.inference_latency_ms = max(0, end_ns - self._start_ns) / 1e6
+        because = _UNKNOWN_BECAUSE.get(view.finish_reason or "", schema.NOT_REPORTED)
+        view.token_usage = view.token_usage.completed(because)
+        attributes.update(schema.inference_attributes(view, attributes))
+        return attributes
+
+
+class NonRecordingInference(NonRecordingSpan):
+    """Stands in where nothing is recorded: the same methods, no effect but the context."""
+
+    _attached: tuple[object, ...] = ()
+
+    def record_first_token(self) -> None:
+        """Nothing is recorded."""
+
+    def record_tokens(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing is recorded."""
+
+    def record_finish_reason(self, reason: str) -> None:
+        """Nothing is recorded."""
+
+    def finish(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing is recorded."""
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing is recorded."""
+
+    def abandon(self) -> None:
+        """Nothing is recorded."""
+
+    def wrap_stream(
+        self, items: Iterable[Item], observe: Callable[..., object] | None = None
+    ) -> InferenceStream[Item]:
+        return InferenceStream(self, items, None)
+
+    def wrap_async_stream(
+        self, items: AsyncIterable[Item], observe: Callable[..., object] | None = None
+    ) -> InferenceAsyncStream[Item]:
+        return InferenceAsyncStream(self, items, None)
+
+    def __enter__(self) -> Self:
+        self._attached = (*self._attached, attach_span(self))
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._attached:
+            detach(self._attached[-1])
+            self._attached = self._attached[:-1]
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.__exit__(*exc_info)
+
+
+AnyInferenceSpan: TypeAlias = InferenceSpan | NonRecordingInference

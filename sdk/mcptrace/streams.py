@@ -1,0 +1,178 @@
+"""Streams of an inference: items pass through, and how the stream ends is how the span ends.
+
+    exhausted ─▶ stop (or the recorded reason)      raises ─▶ timeout or error
+    closed early, or dropped by the caller ─▶ abandoned
+
+The span is the current one only while an item is being fetched.  These are classes and not
+generators: a generator would hold its context across every ``yield``, and its clean-up would
+run wherever and whenever garbage collection finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from mcptrace.current import attach_span, detach
+from mcptrace.guard import guard
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Item = TypeVar("Item")
+
+
+class StreamedSpan(Protocol):
+    """What a stream asks of its span; see InferenceSpan."""
+
+    def record_first_token(self) -> None: ...
+    def finish(self, reason: str | None = None) -> None: ...
+    def fail(self, error: BaseException) -> None: ...
+    def abandon(self) -> None: ...
+    def is_recording(self) -> bool: ...
+
+
+Observe = Callable[[Any, Item], object]
+
+
+class _Stream(Generic[Item]):
+    """What both kinds share: the span, its state, and the source's other attributes."""
+
+    def __init__(self, span: Any, source: Any, observe: Observe[Item] | None) -> None:
+        self._span: Any = span
+        self._source: Any = source
+        self._observe = observe
+        self._open = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a half-built object must not look for itself
+            raise AttributeError(name)
+        return getattr(self._source, name)
+
+    def _passed(self, item: Item) -> Item:
+        self._span.record_first_token()
+        if self._observe is not None:
+            with guard("stream observer", None):
+                self._observe(self._span, item)
+        return item
+
+    def _ended(self) -> None:
+        self._open = False
+        if self._span.is_recording():
+            self._span.finish()
+
+    def _failed(self, error: BaseException) -> None:
+        self._open = False
+        self._span.fail(error)
+
+    def _closed(self) -> None:
+        if self._open:
+            self._failed(GeneratorExit())
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_open"):
+            self._span.abandon()
+
+
+class InferenceStream(_Stream[Item], Iterator[Item]):
+    """Made by ``InferenceSpan.wrap_stream``."""
+
+    def __init__(
+        self, span: StreamedSpan, items: Iterable[Item], observe: Observe[Item] | None
+    ) -> None:
+        super().__init__(span, items, observe)
+        self._items: Iterator[Item] | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Item:
+        token = attach_span(self._span)
+        try:
+            if self._items is None:
+                self._items = iter(self._source)
+            item = next(self._items)
+        except StopIteration:
+            self._ended()
+            raise
+        except BaseException as error:
+            self._failed(error)
+            raise
+        finally:
+            detach(token)
+        return self._passed(item)
+
+    def close(self) -> None:
+        """Stop here: closes the source where it can be closed, and ends the span."""
+        try:
+            close = getattr(self._items or self._source, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._closed()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None and self._open:
+            self._failed(error)
+        self.close()
+
+
+class InferenceAsyncStream(_Stream[Item], AsyncIterator[Item]):
+    """Made by ``InferenceSpan.wrap_async_stream``."""
+
+    def __init__(
+        self, span: StreamedSpan, items: AsyncIterable[Item], observe: Observe[Item] | None
+    ) -> None:
+        super().__init__(span, items, observe)
+        self._items: AsyncIterator[Item] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        token = attach_span(self._span)
+        try:
+            if self._items is None:
+                self._items = self._source.__aiter__()
+            item = await self._items.__anext__()
+        except StopAsyncIteration:
+            self._ended()
+            raise
+        except BaseException as error:
+            self._failed(error)
+            raise
+        finally:
+            detach(token)
+        return self._passed(item)
+
+    async def aclose(self) -> None:
+        """Stop here: closes the source where it can be closed, and ends the span."""
+        source = self._items or self._source
+        try:
+            close = getattr(source, "aclose", None)
+            if close is not None:
+                await close()
+        finally:
+            self._closed()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None and self._open:
+            self._failed(error)
+        await self.aclose()
