@@ -7,6 +7,7 @@ while a log is whole.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mcptrace_collector.audit.layout import LayoutError, decode_record
@@ -22,10 +23,11 @@ class Line(NamedTuple):
     content: bytes
 
 
-class BadRecord(NamedTuple):
+@dataclass(slots=True, frozen=True)
+class BadRecord:
     """The first record that is wrong: its index, where it stands or should, and what is wrong."""
 
-    index: int  # type: ignore[assignment]  # a tuple's own index() is not wanted here
+    index: int
     segment: str
     line: int
     what: str

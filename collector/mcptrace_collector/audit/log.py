@@ -120,11 +120,11 @@ class AuditLog:
             raise AuditError(f"{self._directory}: the audit log is open already")
         self._directory.mkdir(parents=True, exist_ok=True)
         self._take_lock()
-        try:
-            return self._recover()
-        except BaseException:
-            self._release_lock()
-            raise
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self._release_lock)
+            recovery = self._recover()
+            on_failure.pop_all()
+        return recovery
 
     def append(self, lines: Sequence[tuple[int, bytes]]) -> None:
         """Store records (index, bytes without newline), and return when they are safe.
