@@ -23,6 +23,8 @@ _NULLS = frozenset({"", "~", "null"})
 _BYTES = re.compile(r"([0-9]{1,18})\s*(B|KiB|MiB|GiB|TiB)?")
 _BYTE_FACTORS = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+# No path, address or name has these; a lone surrogate is a byte that was not UTF-8.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _ENTRY_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
@@ -88,6 +90,9 @@ def _entry(name: str, node: Node, path: str) -> Section:
 def _entry_text(field: Field, node: Node, path: str) -> str:
     if isinstance(node, Section):
         raise ConfigError(f"{node.source}: {path} is a mapping, but must be one value")
+    if _CONTROL.search(node.value):
+        shown = _shown(field, node.value)
+        raise ConfigError(f"{node.source}: {path} is {shown}, but must be on one line, as UTF-8")
     return node.value
 
 
@@ -107,7 +112,7 @@ def parse_scalar(field: Field, text: str) -> str | bool | int | float | None:
     if field.choices:
         return text if text in field.choices else None
     if field.scalar is str:
-        return text
+        return None if _CONTROL.search(text) else text
     if field.scalar is bool:
         return {"true": True, "false": False}.get(text.lower())
     value = _integer(field, text) if field.scalar is int else _number(text)
@@ -138,7 +143,7 @@ def expected(field: Field) -> str:
     if field.scalar is bool:
         return "true or false"
     if field.scalar is str:
-        return "text"
+        return "text without control characters"
     kind = "a whole number" if field.scalar is int else "a number"
     if field.setting.unit == "bytes":
         kind = "a whole number of bytes (or such as 64MiB)"

@@ -184,7 +184,9 @@ def _row(path: tuple[str, ...], field: Field) -> str:
     elif field.mapping:
         kind, default = "text by name", "empty"
     else:
-        kind, default = expected(field).replace("|", "\\|"), _default(path, field)
+        # That text has no control characters goes without saying here.
+        kind = expected(field).replace(" without control characters", "")
+        kind, default = kind.replace("|", "\\|"), _default(path, field)
     variable = (
         "" if field.scalar is None or "NAME" in path else f"`{env_name((*path, field.name))}`"
     )

@@ -144,6 +144,10 @@ def test_references_are_replaced_once(written, tmp_path: Path) -> None:
             "at least 1",
         ),
         ("audit: {enabled: yes}", "c.yaml: audit.enabled is 'yes', but must be true or false"),
+        (
+            'data_dir: "a\\0b"',
+            "c.yaml: data_dir is 'a\\x00b', but must be text without control characters",
+        ),
         ("limits: 5", "c.yaml: limits is '5', but must be a mapping"),
         ("data_dir: {a: b}", "c.yaml: data_dir is a mapping, but must be one value"),
         (
@@ -285,7 +289,7 @@ def test_a_secret_is_not_shown_in_a_refusal(written) -> None:
     text = OTLP.replace("}}", ', headers: {a: "s3cret\\r\\nx: y"}}}')
     message = refusal(written(text))
     assert "s3cret" not in message
-    assert message.startswith("c.yaml: exporters.up.headers.a has a line break")
+    assert message.startswith("c.yaml: exporters.up.headers.a is a value that is not shown")
     assert "s3cret" not in refusal(written(OTLP.replace("}}", ", headers: s3cret}}")))
 
 

@@ -26,7 +26,7 @@ def _loaded(text: str, tmp_path: Path) -> CollectorConfig:
 def test_print_config_loads_to_the_same_configuration(tmp_path: Path) -> None:
     config = CollectorConfig(
         data_dir="a ${b} \"c\" #d: 'é'",
-        normalize=NormalizeConfig(vllm_model="null-ish", model_aliases={"a: b": "c\td"}),
+        normalize=NormalizeConfig(vllm_model="null-ish", model_aliases={"a: b": "c # d"}),
         exporters={
             "up": ExporterConfig(
                 type="otlp_grpc",
