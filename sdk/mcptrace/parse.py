@@ -175,12 +175,12 @@ def argument(value: Any, parser: Callable[[str], object], unit: str) -> object:
         if parser is headers:
             return {str(key).lower(): str(content) for key, content in value.items()}
         return dict(value)
-    if parser is milliseconds:
-        return seconds(number(str(value)))
     if isinstance(value, bool):
         if parser is not boolean:
             raise ValueError("expected no true or false")
         return value
+    if parser is milliseconds:
+        return seconds(number(str(value)))
     if not isinstance(value, str | int | float):
         raise ValueError(f"expected {unit or 'text'}, not {type(value).__name__}")
     return parser(str(value))

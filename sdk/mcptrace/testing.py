@@ -149,6 +149,8 @@ def captured_spans(
     No environment is read and the global provider is left alone.
     """
     arguments = {"sampler": "always_on", "traces_exporter": "none", **config}
+    if isinstance(sampler, str):
+        arguments["sampler"], sampler = sampler, None
     exporter = InMemoryExporter()
     guard.reraise_in_tests(reraise)
     provider = TracerProvider(

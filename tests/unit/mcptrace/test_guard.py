@@ -1,0 +1,52 @@
+"""The guard swallows, counts and logs sparingly, and raises again under test."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from mcptrace import guard as guard_module
+from mcptrace.guard import Counters, guard, reraise_in_tests
+
+
+@pytest.fixture(autouse=True)
+def _quiet_again() -> Iterator[None]:
+    reraise_in_tests(False)
+    guard_module._Switch.next_log_seconds = 0.0
+    yield
+    reraise_in_tests(False)
+
+
+def test_an_error_is_swallowed_counted_and_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    counters = Counters()
+    with caplog.at_level(logging.WARNING, logger="mcptrace"):
+        for _ in range(3):
+            with guard("the work", counters):
+                raise ValueError("broken")
+    assert counters.snapshot() == {"internal_error": 3}
+    assert [record.getMessage() for record in caplog.records] == [
+        "mcptrace: error in the work, ignored"
+    ]
+
+
+def test_under_test_the_error_comes_out() -> None:
+    reraise_in_tests(True)
+    with pytest.raises(ValueError, match="broken"), guard("the work"):
+        raise ValueError("broken")
+
+
+def test_what_is_no_exception_passes() -> None:
+    with pytest.raises(KeyboardInterrupt), guard("the work"):
+        raise KeyboardInterrupt
+
+
+def test_counters_start_over_after_a_fork() -> None:
+    counters = Counters()
+    counters.add("queue_full", 4)
+    counters.reset_after_fork()
+    counters.add("queue_full")
+    assert counters.snapshot() == {"queue_full": 1}
