@@ -57,19 +57,16 @@ def _counted() -> list[tuple[str, str, str, set[str]]]:
 
 def _named_metric(node: ast.AST, owners: tuple[str, ...]) -> tuple[str, str, set[str]] | None:
     """(name, method, labels) of a call such as ``telemetry.count("late_spans_total", 3)``."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    if not isinstance(node, ast.Call) or not node.args:
         return None
-    if node.func.attr not in ("count", "observe", "watch") or not node.args:
+    name, function = node.args[0], node.func
+    if isinstance(function, ast.Attribute) and ast.unparse(function.value).endswith(owners):
+        method = function.attr
+    elif isinstance(function, ast.Name):  # watch = telemetry.watch
+        method = function.id
+    else:
         return None
-    owner, name = node.func.value, node.args[0]
-    if not ast.unparse(owner).endswith(owners) or not isinstance(name, ast.Constant):
+    if method not in ("count", "observe", "watch") or not isinstance(name, ast.Constant):
         return None
-    return (
-        name.value,
-        node.func.attr,
-        {keyword.arg for keyword in node.keywords if keyword.arg}
-        - {
-            "n",
-            "seconds",
-        },
-    )
+    labels = {keyword.arg for keyword in node.keywords if keyword.arg} - {"n", "seconds"}
+    return name.value, method, labels
