@@ -66,6 +66,7 @@ class HttpTransport:
         self._decode = decode_response_json if content_type == JSON else decode_response
         self._content_type = content_type
         self._connection: http.client.HTTPConnection | None = None
+        self._sending = False
         self._closed = False
 
     def send(self, body: bytes, timeout_seconds: float) -> Answer:
@@ -73,6 +74,7 @@ class HttpTransport:
         deadline = time.monotonic() + timeout_seconds
         payload = gzip.compress(body, GZIP_LEVEL, mtime=0) if self._gzip else body
         reused = self._connection is not None
+        self._sending = True
         try:
             try:
                 return self._exchange(payload, deadline)
@@ -85,6 +87,10 @@ class HttpTransport:
             # ValueError is what a TLS socket raises when close() shut it in the middle.
             self._drop_connection()
             return Answer(Reply.LATER, str(error) or type(error).__name__)
+        finally:
+            self._sending = False
+            if self._closed:
+                self._drop_connection()
 
     def reset_after_fork(self) -> None:
         connection, self._connection = self._connection, None
@@ -98,7 +104,9 @@ class HttpTransport:
         sock = connection.sock if connection is not None else None
         if sock is not None:
             with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)  # wakes a send that waits on it
+        if not self._sending:
+            self._drop_connection()
 
     def _exchange(self, payload: bytes, deadline: float) -> Answer:
         connection = self._connected(deadline)
