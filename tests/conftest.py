@@ -1,4 +1,4 @@
-"""Real peers for the end-to-end tests: a collector process and stock OTLP receivers.
+"""Real peers for the end-to-end and crash tests: a collector process and stock OTLP receivers.
 
 The receivers are built from the official opentelemetry-proto messages and grpcio's own
 servicer, so nothing of ours judges ours.
@@ -58,7 +58,7 @@ class StockReceiver:
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:  # noqa: N802
+            def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)

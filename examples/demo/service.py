@@ -17,18 +17,24 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import mcptrace
 from opentelemetry.propagate import extract
 from tiny_transformer import TinyTransformer
 
-MODELS = {"tiny-chat": TinyTransformer("tiny-chat", 1), "tiny-code": TinyTransformer("tiny-code", 2)}
+import mcptrace
+
+MODELS = {
+    "tiny-chat": TinyTransformer("tiny-chat", 1),
+    "tiny-code": TinyTransformer("tiny-code", 2),
+}
 
 
 class PoisonedPrompt(ValueError):
     """A prompt this service cannot take, as every service has some."""
 
 
-def tokens(model: TinyTransformer, prompt: bytes, max_tokens: int, deadline: float) -> Iterator[int]:
+def tokens(
+    model: TinyTransformer, prompt: bytes, max_tokens: int, deadline: float
+) -> Iterator[int]:
     """The model's tokens, within the time the client allows."""
     if b"\x00" in prompt:
         raise PoisonedPrompt("the prompt has a NUL byte")

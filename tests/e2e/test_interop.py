@@ -39,7 +39,7 @@ def without_ours(span: trace_pb2.Span, sent: trace_pb2.Span) -> trace_pb2.Span:
 
 
 def stock_spans(exporter: SpanExporter) -> list[trace_pb2.Span]:
-    """Make a small trace with the stock SDK, send it, and return what the stock encoder says of it."""
+    """Send a small trace of the stock SDK; returns it as the stock encoder puts it."""
     memory = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.create({"service.name": "stock"}))
     provider.add_span_processor(SimpleSpanProcessor(memory))
@@ -47,8 +47,9 @@ def stock_spans(exporter: SpanExporter) -> list[trace_pb2.Span]:
     linked = trace.Link(
         trace.SpanContext(0xABC, 0xDEF, False, trace.TraceFlags(1)), {"why": "retry"}
     )
-    with tracer.start_as_current_span("GET /", kind=trace.SpanKind.SERVER, links=[linked]):
-        with tracer.start_as_current_span(
+    with (
+        tracer.start_as_current_span("GET /", kind=trace.SpanKind.SERVER, links=[linked]),
+        tracer.start_as_current_span(
             "chat tiny",
             attributes={
                 "gen_ai.provider.name": "openai",
@@ -62,9 +63,10 @@ def stock_spans(exporter: SpanExporter) -> list[trace_pb2.Span]:
                 "yes": True,
                 "text": "Grüße, 世界",
             },
-        ) as span:
-            span.add_event("first_token", {"index": 0})
-            span.set_status(trace.StatusCode.ERROR, "overloaded")
+        ) as span,
+    ):
+        span.add_event("first_token", {"index": 0})
+        span.set_status(trace.StatusCode.ERROR, "overloaded")
     provider.force_flush()
     finished = memory.get_finished_spans()
     assert exporter.export(finished).name == "SUCCESS"
