@@ -171,9 +171,9 @@ class AuditLog:
             )
         if tail.size > checkpoint.size:
             # Perhaps written but never synced; nobody may rely on them before they are.
-            for first in segment_indices(self._directory):
-                if first >= checkpoint.size or first == tail.segment:
-                    self._files.sync(self._directory / segment_name(first))
+            segments = segment_indices(self._directory)
+            for first in segments[max(bisect_right(segments, checkpoint.size) - 1, 0) :]:
+                self._files.sync(self._directory / segment_name(first))
             self._files.sync_directory(self._directory)
             messages.append(f"{tail.size - checkpoint.size} records had no checkpoint yet")
         self._prove()

@@ -33,8 +33,7 @@ def build() -> Build:
         log.open()
         chain = log.chain()
         lines = [
-            chain.next("config_change", {"version": "1", "n": n}, 1_000 + n)
-            for n in range(records)
+            chain.next("config_change", {"version": "1", "n": n}, 1_000 + n) for n in range(records)
         ]
         log.append([(line.index, line.line) for line in lines])
         log.close()

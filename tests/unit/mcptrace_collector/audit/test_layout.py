@@ -47,7 +47,9 @@ json_values = st.recursive(
     | st.integers(-(1 << 63), (1 << 63) - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
