@@ -48,12 +48,17 @@ class ExportOutcome(enum.Enum):
     EXHAUSTED = "retry_exhausted"  # the deadline passed while it said later
 
 
+ENCODE = "encode"  # not expressible in OTLP
+OVERSIZE = "oversize"  # alone too large for the receiver
+
+
 @dataclass(slots=True, frozen=True)
 class ExportResult:
     """``rejected_spans`` counts spans refused by a partial success inside a DELIVERED batch.
 
-    ``dropped`` counts, by reason, spans that left the batch on the way (it was split, or one
-    could not be encoded); ``outcome`` speaks of the others.
+    ``dropped`` counts spans that left the batch on the way, because it was split or one could
+    not be encoded: by ENCODE, OVERSIZE or the value of an outcome.  ``outcome`` speaks of the
+    others.
     """
 
     outcome: ExportOutcome

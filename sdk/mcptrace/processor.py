@@ -29,9 +29,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from mcptrace import process_exit
-from mcptrace.api import ExportOutcome, ExportResult, FinishedSpan, SpanExporter
+from mcptrace.api import ENCODE, OVERSIZE, ExportOutcome, ExportResult, FinishedSpan, SpanExporter
 from mcptrace.batch import BatchBuffer, BatchSettings, estimated_bytes
-from mcptrace.config import SdkConfig
 from mcptrace.guard import Counters, guard
 
 logger = logging.getLogger("mcptrace")
@@ -40,7 +39,16 @@ EXPORTED = "exported"
 QUEUE_FULL = "queue_full"
 AFTER_SHUTDOWN = "shutdown"
 PARTIAL_REJECTED = "partial_rejected"
-# The reasons that exporters add are in mcptrace.exporters.otlp.
+LOSSES = (
+    QUEUE_FULL,
+    AFTER_SHUTDOWN,
+    PARTIAL_REJECTED,
+    ExportOutcome.REJECTED.value,
+    ExportOutcome.EXHAUSTED.value,
+    ENCODE,
+    OVERSIZE,
+)
+"""Why a span that was to be exported was not."""
 
 CONTENDED_SPANS_MAX = 256
 """Spans that may wait beside the buffer while another thread holds its lock."""
@@ -50,7 +58,10 @@ GRACE_SECONDS_MAX = 0.5
 
 
 class BatchProcessor:
-    """A SpanProcessor that exports in batches.  Counts are in ``counters``."""
+    """A SpanProcessor that exports in batches.
+
+    ``counters`` may be shared; spans exported and lost (LOSSES) are counted there.
+    """
 
     def __init__(
         self,
@@ -65,26 +76,6 @@ class BatchProcessor:
         self._reset()
         if hasattr(os, "register_at_fork"):
             _reset_in_children(weakref.ref(self))
-
-    @classmethod
-    def from_config(cls, exporter: SpanExporter, config: SdkConfig) -> BatchProcessor:
-        """A processor with the limits of a configuration."""
-        return cls(
-            exporter,
-            BatchSettings(
-                schedule_delay_seconds=config.schedule_delay_seconds,
-                export_timeout_seconds=config.export_timeout_seconds,
-                shutdown_timeout_seconds=config.shutdown_timeout_seconds,
-                queue_spans_max=config.queue_spans_max,
-                queue_bytes_max=config.queue_bytes_max,
-                batch_spans_max=config.batch_spans_max,
-                batch_bytes_max=config.request_bytes_max,
-            ),
-        )
-
-    def stats(self) -> dict[str, int]:
-        """Spans exported, and spans lost by reason."""
-        return self.counters.snapshot()
 
     def _reset(self) -> None:
         self._pid = os.getpid()
@@ -222,10 +213,12 @@ class BatchProcessor:
 
     def _report(self) -> None:
         counts = self.counters.snapshot()
-        exported = counts.pop(EXPORTED, 0)
-        if counts:
-            reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items()))
-            logger.warning("mcptrace: %d spans exported; not exported: %s", exported, reasons)
+        exported = counts.get(EXPORTED, 0)
+        lost = [f"{reason} {counts[reason]}" for reason in LOSSES if reason in counts]
+        if lost:
+            logger.warning(
+                "mcptrace: %d spans exported; not exported: %s", exported, ", ".join(lost)
+            )
         else:
             logger.debug("mcptrace: %d spans exported, none lost", exported)
 

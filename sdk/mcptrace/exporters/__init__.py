@@ -6,7 +6,8 @@ that exports elsewhere nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from mcptrace.api import SpanExporter
 from mcptrace.config import SdkConfig
@@ -48,9 +49,11 @@ def build_otlp_exporter(
     client_certificate: str = "",
     insecure: bool = False,
     request_bytes_max: int = 3_500_000,
+    encode: Callable[[Sequence[Any]], bytes] | None = None,
 ) -> SpanExporter:
     """An exporter for http/protobuf, http/json or grpc; opens no connection yet.
 
+    ``encode`` turns a batch into a request body; None is our own encoder for the protocol.
     ``endpoint`` is the full address for HTTP (with its path), host and port for gRPC.  Raises
     ConfigError for what cannot work: a bad address, an unreadable TLS file, missing grpcio.
     """
@@ -82,7 +85,7 @@ def build_otlp_exporter(
         )
     return OtlpExporter(
         transport,
-        encode_json if protocol == HTTP_JSON else encode_protobuf,
+        encode or (encode_json if protocol == HTTP_JSON else encode_protobuf),
         timeout_seconds=timeout_seconds,
         request_bytes_max=request_bytes_max,
     )

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from mcptrace.api import ExportOutcome, ExportResult, FinishedSpan
-from mcptrace.exporters.otlp import ENCODE, encode_json
+from mcptrace.api import ENCODE, ExportOutcome, ExportResult, FinishedSpan
+from mcptrace.exporters.otlp import encode_json
 from mcptrace_proto.errors import WireError
 
 

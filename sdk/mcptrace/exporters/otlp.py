@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mcptrace.api import ExportOutcome, ExportResult, FinishedSpan
+from mcptrace.api import ENCODE, OVERSIZE, ExportOutcome, ExportResult, FinishedSpan
 from mcptrace.retry import RetrySchedule
 from mcptrace_proto.errors import WireError
 from mcptrace_proto.json import encode_request_json
@@ -36,9 +36,6 @@ SPAN_BYTES_MAX = 64 * 1024 * 1024
 """OTLP specification 1.11: a client sends no request larger than this."""
 RESPONSE_BYTES_MAX = 4 * 1024 * 1024
 LOG_INTERVAL_SECONDS = 60.0
-
-ENCODE = "encode"
-OVERSIZE = "oversize"
 
 
 class Reply(enum.Enum):

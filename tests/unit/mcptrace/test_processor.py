@@ -19,7 +19,6 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, get_value
 from mcptrace import process_exit
 from mcptrace.api import ExportOutcome, ExportResult, FinishedSpan, SpanExporter
 from mcptrace.batch import BatchSettings
-from mcptrace.config import SdkConfig
 from mcptrace.exporters import build_otlp_exporter
 from mcptrace.guard import Counters, reraise_in_tests
 from mcptrace.processor import CONTENDED_SPANS_MAX, BatchProcessor, count_result
@@ -125,7 +124,7 @@ def test_full_queue_drops_the_newest_and_never_blocks(
     gate.opened.set()
     assert out.force_flush(10.0)
     assert gate.batches == [["a", "b"], ["c", "d"], ["e", "f"]]
-    assert out.stats() == {"exported": 6, "queue_full": 2}
+    assert out.counters.snapshot() == {"exported": 6, "queue_full": 2}
 
 
 def test_queue_is_bounded_in_bytes(processor: Processors, gate: Gate, finished: Make) -> None:
@@ -134,7 +133,7 @@ def test_queue_is_bounded_in_bytes(processor: Processors, gate: Gate, finished: 
     for _ in range(5):
         out.on_end(finished("x" * 4000))
     assert out.force_flush(10.0)
-    assert out.stats() == {"exported": 2, "queue_full": 3}
+    assert out.counters.snapshot() == {"exported": 2, "queue_full": 3}
 
 
 def test_flush_honours_its_timeout(processor: Processors, gate: Gate, finished: Make) -> None:
@@ -166,7 +165,7 @@ def test_shutdown_exports_what_is_held_and_later_spans_are_counted(
     assert [name for batch in gate.batches for name in batch] == ["a", "b", "c"]
     assert caplog.records == []  # nothing was lost, nothing is said
     out.on_end(finished("late"))
-    assert out.stats() == {"exported": 3, "shutdown": 1}
+    assert out.counters.snapshot() == {"exported": 3, "shutdown": 1}
     assert out.force_flush(1.0) is True
     out.shutdown(10.0)
 
@@ -192,7 +191,7 @@ def test_shutdown_keeps_its_deadline_and_every_span_is_counted_once(
         thread.join(10)
     assert took < 3.0
     counts = {"shutdown": 3} if stubborn else {"exported": 2, "shutdown": 1}
-    assert out.stats() == counts
+    assert out.counters.snapshot() == counts
     assert len(caplog.records) == 1
     assert "shutdown" in caplog.records[0].getMessage()
 
@@ -208,7 +207,7 @@ def test_shutdown_ends_in_time_while_the_collector_is_down(
         began = time.monotonic()
         out.shutdown(0.5)
         assert time.monotonic() - began < 3.0
-    assert out.stats() == {"retry_exhausted": 1}
+    assert out.counters.snapshot() == {"retry_exhausted": 1}
 
 
 def test_export_deadline_is_the_settings_and_at_shutdown_what_remains(
@@ -242,7 +241,7 @@ def test_exporter_that_raises_costs_its_batch_only(processor: Processors, finish
     for _ in range(2):
         out.on_end(finished())
         assert out.force_flush(10.0)
-    assert out.stats() == {"exported": 1, "internal_error": 1, "rejected": 1}
+    assert out.counters.snapshot() == {"exported": 1, "internal_error": 1, "rejected": 1}
 
 
 def test_span_ended_while_the_lock_is_held_waits_beside_the_buffer(
@@ -256,7 +255,7 @@ def test_span_ended_while_the_lock_is_held_waits_beside_the_buffer(
             out.on_end(finished(str(number)))
     assert out.force_flush(10.0)
     # One more than fits beside, and then one more than fits into the queue.
-    assert out.stats() == {"exported": CONTENDED_SPANS_MAX, "queue_full": 2}
+    assert out.counters.snapshot() == {"exported": CONTENDED_SPANS_MAX, "queue_full": 2}
 
 
 def test_spans_of_many_threads_are_exported_or_counted_exactly(
@@ -276,7 +275,7 @@ def test_spans_of_many_threads_are_exported_or_counted_exactly(
     for thread in threads:
         thread.join()
     assert out.force_flush(30.0)
-    stats = out.stats()
+    stats = out.counters.snapshot()
     names = http_receiver.names()
     assert stats["exported"] == len(names) == len(set(names))
     assert stats["exported"] + stats.get("queue_full", 0) == 4000
@@ -288,13 +287,6 @@ def test_processor_that_is_dropped_is_collected(gate: Gate) -> None:
     reference = weakref.ref(BatchProcessor(gate))
     gc.collect()
     assert reference() is None
-
-
-def test_settings_come_from_the_configuration(gate: Gate) -> None:
-    config = SdkConfig(queue_spans_max=7, batch_spans_max=3, request_bytes_max=99)
-    assert BatchProcessor.from_config(gate, config)._settings == BatchSettings(
-        queue_spans_max=7, batch_spans_max=3, batch_bytes_max=99
-    )
 
 
 @pytest.mark.parametrize(
