@@ -8,6 +8,7 @@ written must still verify, and docs/audit.md must say what is new.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -85,12 +86,13 @@ def _lines(chain: AuditChain) -> list[AuditLine]:
     probability = Decision(True, "probability", 0xE6 << 48, 256 / 26, "tiny/chat")
     setup = configuration_fields("0.1.0", "durability: disk\n")
     other_setup = configuration_fields("0.1.0", "durability: memory\n")
+    minute = _START + 60 * _SECOND
     out = {("tiny/chat", "probability"): 90, ("tiny/embed", "probability"): 4}
     return [
         chain.next("start", setup, _START),
         chain.next_inference(_inference(), error, _START + _SECOND, tenant="acme"),
         chain.next_inference(_server_span(), probability, _START + _SECOND),
-        chain.next("sampled_out", sampled_out_fields(out, _START, _START + 60 * _SECOND), _START),
+        chain.next("sampled_out", sampled_out_fields(out, _START, minute), minute),
         chain.next("config_change", other_setup, _START + 61 * _SECOND),
         chain.next("recovery", {"cut_bytes": 17, "rehashed_records": 2}, _START + 62 * _SECOND),
         chain.next("stop", other_setup, _START + 63 * _SECOND),
@@ -99,6 +101,7 @@ def _lines(chain: AuditChain) -> list[AuditLine]:
 
 def rebuild(directory: Path) -> None:
     """Write the golden files into ``directory``."""
+    shutil.rmtree(directory / LOG_NAME, ignore_errors=True)
     log = AuditLog(
         directory / LOG_NAME,
         SEGMENT_RECORDS,

@@ -221,7 +221,7 @@ class _Walk:
         self._report.root = self._tree.root().hex()
         if self._clock_went_back:
             self._report.messages.append(
-                f"the writer's clock went back {self._clock_went_back} times"
+                f"times the writer's clock went back: {self._clock_went_back}"
             )
         if self._disagreements:
             raise self._disagreements[0]

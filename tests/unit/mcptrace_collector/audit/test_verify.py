@@ -430,7 +430,7 @@ def test_a_clock_that_went_back_is_mentioned(audit_log):
     report = verify_log(audit_log.directory)
     assert (report.status, report.messages[-1]) == (
         Status.OK,
-        "the writer's clock went back 1 times",
+        "times the writer's clock went back: 1",
     )
 
 
