@@ -19,6 +19,8 @@ from opentelemetry import context as context_api
 from opentelemetry import trace as trace_api
 from opentelemetry.trace import Status, StatusCode
 
+from mcptrace.guard import guard
+
 logger = logging.getLogger("mcptrace")
 
 
@@ -42,10 +44,11 @@ def mark_failed(span: trace_api.Span, error: BaseException, record: bool, status
     """Note that ``error`` left the block of ``span``."""
     if not span.is_recording():
         return
-    if record:
-        span.record_exception(error)
-    if status:
-        span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
+    with guard("span failure"):  # an exception's own text may raise
+        if record:
+            span.record_exception(error)
+        if status:
+            span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
 
 
 class CurrentSpan(contextlib.AbstractContextManager[trace_api.Span]):

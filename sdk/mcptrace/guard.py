@@ -25,9 +25,11 @@ class _Switch:
     next_log_seconds = 0.0
 
 
-def reraise_in_tests(on: bool) -> None:
-    """Make every guard raise again what it caught; used by test suites only."""
+def reraise_in_tests(on: bool) -> bool:
+    """Make every guard raise again what it caught; for test suites.  Returns what it was."""
+    before = _Switch.reraise
     _Switch.reraise = on
+    return before
 
 
 class Counters:

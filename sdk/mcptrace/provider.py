@@ -155,9 +155,9 @@ class TracerProvider(trace_api.TracerProvider):
         """Counts by reason, of this provider and of its processors that keep any."""
         totals = self.counters.snapshot()
         for processor in self.processors:
-            counted = getattr(processor, "stats", None)
-            if callable(counted):
-                for reason, count in counted().items():
+            counters = getattr(processor, "counters", None)
+            if isinstance(counters, Counters) and counters is not self.counters:
+                for reason, count in counters.snapshot().items():
                     totals[reason] = totals.get(reason, 0) + count
         return totals
 

@@ -127,6 +127,9 @@ class TraceEndSampler:
     def decide(
         self, rule: Rule, trace_id: bytes, trace_state: str, spans: Sequence[View], now: float
     ) -> Decision:
+        if rule is Rule.PROBABILITY:
+            # The th in it is the head's own estimate, not an earlier stage's decision.
+            trace_state = threshold.with_threshold(trace_state, None)
         forced = PARENT if rule is Rule.PARENT else FORCED if rule is Rule.KEEP else None
         decision = self._verdicts.decide(trace_id, trace_state, spans, now, forced)
         if decision.reason in CRITICAL_REASONS:

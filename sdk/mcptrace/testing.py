@@ -152,7 +152,7 @@ def captured_spans(
     if isinstance(sampler, str):
         arguments["sampler"], sampler = sampler, None
     exporter = InMemoryExporter()
-    guard.reraise_in_tests(reraise)
+    before = guard.reraise_in_tests(reraise)
     provider = TracerProvider(
         load_config(arguments, {}),
         sampler=sampler,
@@ -165,4 +165,4 @@ def captured_spans(
         yield Capture(provider, exporter)
     finally:
         provider.shutdown()
-        guard.reraise_in_tests(False)
+        guard.reraise_in_tests(before)

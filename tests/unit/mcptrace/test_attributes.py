@@ -89,11 +89,18 @@ def test_over_the_count_limit_new_keys_are_dropped_and_known_ones_replaced() -> 
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
-    | st.binary() | st.complex_numbers(allow_nan=False),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.tuples(inner)
-    | st.dictionaries(st.text(), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.complex_numbers(allow_nan=False),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner)
+        | st.dictionaries(st.text(), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
