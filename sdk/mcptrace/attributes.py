@@ -31,7 +31,7 @@ def clean_value(value: Any, length_max: int | None, depth: int = 0) -> Attribute
         return text if length_max is None else text[:length_max]
     if value is None or isinstance(value, bool | float | bytes):
         return value
-    if isinstance(value, numbers.Integral):
+    if isinstance(value, int | numbers.Integral):
         number = int(value)
         return number if INT64_MIN <= number <= INT64_MAX else str(number)
     if isinstance(value, numbers.Real):
@@ -82,7 +82,11 @@ def put(
     if len(attributes) >= count_max and key not in attributes:
         return False
     kind = type(value)
-    if kind in _PLAIN or (kind is str and length_max is None):
+    if (
+        (kind is str and length_max is None)
+        or kind in _PLAIN
+        or (kind is int and INT64_MIN <= value <= INT64_MAX)
+    ):
         attributes[key] = value
         return True
     try:

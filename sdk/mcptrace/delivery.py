@@ -94,17 +94,18 @@ class Delivery:
             kept = ()
         if len(kept) < len(spans):
             self._counters.add(SAMPLED_OUT, len(spans) - len(kept))
+        states: dict[str, str] = {}  # the spans of a trace nearly always share one
         for span in kept:
             with guard("span delivery", self._counters):
-                self._deliver_one(span, verdict)
+                _stamp(span.data, verdict, states)
+                self._deliver_one(span)
 
     def reset_after_fork(self) -> None:
         """Another thread of the parent may have held the lock."""
         self._lock = threading.RLock()
 
-    def _deliver_one(self, span: FinishedSpan, verdict: Decision) -> None:
+    def _deliver_one(self, span: FinishedSpan) -> None:
         data = span.data
-        _stamp(data, verdict)
         if not self._passes_filter(data):
             self._counters.add("filtered")
             return
@@ -141,14 +142,18 @@ def _inference(data: SpanData) -> InferenceSpan | None:
     return read_inference(data.attributes) if is_inference(data.attributes) else None
 
 
-def _stamp(data: SpanData, verdict: Decision) -> None:
+def _stamp(data: SpanData, verdict: Decision, states: dict[str, str]) -> None:
     """Say why the span is here and, where that is known, how many it stands for.
 
     The sampled flag tells the truth about this copy: processors of others drop spans
-    without it.
+    without it.  ``states`` remembers rewritten tracestates of this trace.
     """
     data.flags |= FLAG_SAMPLED
-    data.trace_state = with_threshold(data.trace_state, verdict.threshold)
+    state = states.get(data.trace_state)
+    if state is None:
+        state = with_threshold(data.trace_state, verdict.threshold)
+        states[data.trace_state] = state
+    data.trace_state = state
     data.attributes[semconv.SAMPLING_REASON] = verdict.reason
     if verdict.threshold is not None:
         data.attributes[semconv.SAMPLING_ADJUSTED_COUNT] = verdict.adjusted_count
