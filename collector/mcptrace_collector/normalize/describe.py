@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from mcptrace_collector.normalize.cells import DURATIONS, FLAGS, TEXTS, TOKENS
-from mcptrace_collector.normalize.dialects import DIALECTS, NATIVE, Dialect
+from mcptrace_collector.normalize.cells import DURATIONS, FLAGS, PROVIDERS, TEXTS, TOKENS
+from mcptrace_collector.normalize.dialects import DIALECTS, NATIVE, OTHER_OPERATIONS, Dialect
 from mcptrace_collector.normalize.sources import Source
 from mcptrace_collector.normalize.values import DURATION_MS_MAX, TOKENS_MAX
+from mcptrace_proto.schema import COUNTS
 
+_OTHERS = ", ".join(f"`{operation}`" for operation in sorted(OTHER_OPERATIONS))
 _INTRODUCTION = f"""\
 # How spans of other conventions become MCP-Trace spans
 
@@ -15,7 +17,8 @@ _INTRODUCTION = f"""\
 The collector recognises the conventions below, in this order; the first that fits is the one. It
 adds MCP-Trace and current OpenTelemetry GenAI names to the span and keeps everything that the
 span came with. A span that is no inference (an agent, a tool, a chain, a server's start-up) is
-forwarded byte for byte as it came.
+forwarded byte for byte as it came. So is one whose `gen_ai.operation.name` is one of
+{_OTHERS}.
 
 * For each field the first source in the list that says something readable wins; for a token
   count, the first that says anything. `x1000` marks seconds that become milliseconds.
@@ -30,6 +33,9 @@ forwarded byte for byte as it came.
   without them, and what was read from the cache and written to it is added. It is the same with
   output and reasoning.
 * Of finish reasons in an array the first is taken.
+* Spellings of providers that the conventions have given up become the current ones.
+* A model with an alias in `normalize.model_aliases` gets that as `mcptrace.model_name`, and
+  `mcptrace.source.model_name` says what it was sent as.
 * Events count only when they lie within the span, give or take 5 ms. They are never removed and
   never stretch the span.
 
@@ -56,9 +62,15 @@ def _section(dialect: Dialect) -> str:
     for name in (*TEXTS, *DURATIONS, *FLAGS, *TOKENS):
         sources = dialect.cells.get(name)
         if sources:
-            field = f"token_usage.{name}" if name in TOKENS else name
-            lines.append(f"| `{field}` | {', '.join(_cell(source) for source in sources)} |\n")
+            cells = ", ".join(_cell(source) for source in sources)
+            lines.append(f"| {_field(name)} | {cells} |\n")
     return "".join(lines)
+
+
+def _field(name: str) -> str:
+    if name in COUNTS:
+        return f"`token_usage.{name}`"
+    return f"`{name}`" if name not in TOKENS else "(tokens written to the cache)"
 
 
 def _recognition(dialect: Dialect) -> str:
@@ -87,7 +99,7 @@ def _cell(source: Source) -> str:
     if source.scale != 1.0:
         text += f" x{source.scale:.0f}"
     changed = {word: meaning for word, meaning in source.words.items() if word != meaning}
-    if changed:
+    if changed and source.words is not PROVIDERS:
         pairs = ", ".join(f"`{word}` → `{meaning}`" for word, meaning in changed.items())
         text += f" ({pairs})"
     return text

@@ -97,14 +97,20 @@ def read(record: SpanRecord, dialect: Dialect, config: Mapping[str, str]) -> Rea
     for name in (*TEXTS, *DURATIONS, *FLAGS):
         if getattr(view, name) is None:
             setattr(view, name, _first(reading, name, record, dialect, config))
-    if _says_no_count(view.token_usage):
+    if not _speaks_of_counts(record.data.attributes):
         _read_usage(reading, record, dialect, config)
     return reading
 
 
-def _says_no_count(usage: TokenUsage) -> bool:
-    """Counts are taken from one place, so that a total is never of one and its parts of another."""
-    return not usage.unknown and all(usage.count(name) is None for name in COUNTS)
+def _speaks_of_counts(attributes: Attributes) -> bool:
+    """Whether one of our count names is there, whatever its value.
+
+    Counts are taken from one place, so that a total is never of one and its parts of another.
+    """
+    return any(
+        name.startswith(semconv.TOKEN_USAGE_PREFIX) and name != semconv.TOKENS_ESTIMATED
+        for name in attributes
+    )
 
 
 def _first(
