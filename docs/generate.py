@@ -1,4 +1,4 @@
-"""Writes docs/config.md and docs/metrics.md from the tables in the code.
+"""Writes docs/config.md, docs/metrics.md and docs/mappings.md from the tables in the code.
 
 python docs/generate.py            write them
 python docs/generate.py --check    exit with 1 and name those that are out of step
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from mcptrace_collector.config import render_docs
+from mcptrace_collector.normalize import markdown_table
 from mcptrace_collector.telemetry import METRICS, OTHER, SERIES_MAX
 
 DOCS = Path(__file__).parent
@@ -51,7 +52,11 @@ def metrics_page() -> str:
 
 def pages() -> dict[Path, str]:
     """Every generated page with the text that it should have."""
-    return {DOCS / "config.md": render_docs(), DOCS / "metrics.md": metrics_page()}
+    return {
+        DOCS / "config.md": render_docs(),
+        DOCS / "metrics.md": metrics_page(),
+        DOCS / "mappings.md": markdown_table(),
+    }
 
 
 def main(arguments: list[str]) -> int:

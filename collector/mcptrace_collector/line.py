@@ -129,6 +129,8 @@ class Line:
                 record.inference, error=record.data.status_code == STATUS_ERROR
             )
         trace_id = record.data.trace_id
+        for change in found.changes:
+            self._telemetry.count("normalized_changes_total", change=change)
         if found.drop:
             self._decide([record], Decision(False, SCHEMA, None, 1.0, ""))
         elif not self._table.holds(trace_id) and (known := self._verdicts.recall(trace_id)):

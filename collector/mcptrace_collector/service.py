@@ -19,12 +19,13 @@ from importlib import metadata
 from pathlib import Path
 
 from mcptrace_proto.sampling.verdict import SamplingSettings, TraceSampler
+from mcptrace_proto.schema import Enforcement
 
 from mcptrace_collector.admin import AdminServer, prometheus_text
-from mcptrace_collector.audit import AuditChain, AuditLog, configuration_fields
+from mcptrace_collector.audit import AuditLog, configuration_fields
 from mcptrace_collector.clock import Clock, SystemClock
 from mcptrace_collector.config import CollectorConfig, ExporterConfig, render_yaml
-from mcptrace_collector.durable import Store
+from mcptrace_collector.durable import Balance, Store
 from mcptrace_collector.exporters import build_exporter
 from mcptrace_collector.exporters.sender import Sender, SenderSettings
 from mcptrace_collector.line import Line
@@ -84,10 +85,9 @@ class Service:
         )
         self._audit_log, self._recovered = self._open_audit_log()
         self._senders = [self._sender(name, part) for name, part in config.exporters.items()]
-        chain = self._audit_log.chain() if self._audit_log else None
         self._table = self._trace_table()
         self._sampler = self._trace_sampler()
-        self._line = self._build_line(chain)
+        self._line = self._build_line()
         budget = ByteBudget(config.limits.in_flight_bytes)
         self._receivers = self._build_receivers(budget)
         self._admin = AdminServer(
@@ -99,7 +99,7 @@ class Service:
         self._watch(budget)
 
     @property
-    def balance(self) -> object:
+    def balance(self) -> Balance:
         return self._store.balance
 
     # -- life ------------------------------------------------------------------------------
@@ -108,10 +108,10 @@ class Service:
         """Take up what an earlier run left, then open the doors.  Raises CollectorError."""
         unfinished = list(self._store.undecided())
         self._store.start()
-        fields = configuration_fields(metadata.version("mcptrace"), render_yaml(self._config))
-        await self._line.note("start", fields)
+        await self._line.note("start", self._configuration_fields())
         if self._recovered or unfinished:
-            await self._line.note("recovery", self._recovery_fields(len(unfinished)))
+            fields = {"journal_records": len(unfinished), "audit_log": self._recovered}
+            await self._line.note("recovery", fields)
         for sender in self._senders:
             await sender.start()
             sender.wake()
@@ -171,18 +171,98 @@ class Service:
 
     # -- wiring ------------------------------------------------------------------------------
 
-    def _open_audit_log(self) -> AuditLog | None:
-        """Open the log and redo what was committed but is not in its files yet."""
+    def _open_audit_log(self) -> tuple[AuditLog | None, list[str]]:
+        """Open the log and redo what was committed but is not in its files yet.
+
+        Also returns what had to be recovered, in sentences.
+        """
         audit = self._config.audit
         if not audit.enabled:
-            return None
+            return None, []
         audit_log = AuditLog(Path(audit.directory), audit.segment_records, clock=self._clock)
-        for message in audit_log.open().messages:
-            log.warning("audit log: %s", message)
+        recovered = list(audit_log.open().messages)
         outbox = self._store.outbox()
+        if outbox and outbox[-1][0] >= audit_log.size:
+            recovered.append(f"{outbox[-1][0] + 1 - audit_log.size} committed records were added")
         if outbox:
             audit_log.append(outbox)
-        return audit_log
+        for message in recovered:
+            log.warning("audit log: %s", message)
+        return audit_log, recovered
+
+    def _configuration_fields(self) -> dict[str, object]:
+        return configuration_fields(metadata.version("mcptrace"), render_yaml(self._config))
+
+    def _trace_table(self) -> TraceTable:
+        sampling = self._config.sampling
+        return TraceTable(
+            decision_wait_seconds=sampling.decision_wait_seconds,
+            settle_seconds=sampling.settle_seconds,
+            bytes_max=sampling.table_bytes_max,
+        )
+
+    def _trace_sampler(self) -> TraceSampler | None:
+        sampling = self._config.sampling
+        if not sampling.enabled:
+            return None
+        return TraceSampler(
+            SamplingSettings(
+                target_per_second=sampling.target_traces_per_second,
+                rate_min=sampling.rate_min,
+                rate_max=sampling.rate_max,
+                timeout_ms=sampling.timeout_limit_ms,
+                latency_quantile=sampling.latency_quantile,
+                latency_warmup=sampling.latency_warmup_spans,
+            )
+        )
+
+    def _sender(self, name: str, part: ExporterConfig) -> Sender:
+        return Sender(
+            name,
+            build_exporter(name, part, self._clock),
+            self._store,
+            self._clock,
+            SenderSettings(
+                batch_spans_max=part.batch_spans_max,
+                batch_bytes_max=part.batch_bytes_max,
+                in_flight_max=part.in_flight_max,
+                retry_initial_seconds=part.retry_initial_seconds,
+                retry_max_seconds=part.retry_max_seconds,
+                retry_elapsed_max_seconds=part.retry_elapsed_max_seconds,
+            ),
+            attempted=self._attempted,
+        )
+
+    def _attempted(self, destination: str, outcome: str) -> None:
+        self._telemetry.count("export_attempts_total", destination=destination, outcome=outcome)
+
+    def _refused(self, transport: str, reason: str) -> None:
+        self._telemetry.count("refused_requests_total", transport=transport, reason=reason)
+
+    def _build_receivers(self, budget: ByteBudget) -> dict[str, OtlpGrpcReceiver | OtlpHttpReceiver]:
+        parts = self._config.receivers
+        receivers: dict[str, OtlpGrpcReceiver | OtlpHttpReceiver] = {}
+        if parts.otlp_grpc.enabled:
+            receivers["otlp_grpc"] = OtlpGrpcReceiver(
+                parts.otlp_grpc.endpoint,
+                self._line,
+                budget,
+                max_request_bytes=parts.otlp_grpc.max_request_bytes,
+                request_timeout_seconds=parts.otlp_grpc.request_timeout_seconds,
+                tls=parts.otlp_grpc.tls,
+                refused=self._refused,
+            )
+        if parts.otlp_http.enabled:
+            receivers["otlp_http"] = OtlpHttpReceiver(
+                parts.otlp_http.endpoint,
+                self._line,
+                budget,
+                max_request_bytes=parts.otlp_http.max_request_bytes,
+                request_timeout_seconds=parts.otlp_http.request_timeout_seconds,
+                tls=parts.otlp_http.tls,
+                refused=self._refused,
+            )
+        return receivers
 
     def _build_line(self) -> Line:
         config = self._config

@@ -91,6 +91,12 @@ METRICS: tuple[Metric, ...] = (
         "replayed",
     ),
     _counter(
+        "normalized_changes_total",
+        "change",
+        "changes",
+        "What the normaliser changed or found on spans, by kind of change.",
+    ),
+    _counter(
         "schema_violations_total",
         "violation",
         "violations",
