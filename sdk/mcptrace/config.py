@@ -262,6 +262,12 @@ class SdkConfig:
         parse.boolean,
         "MCPTRACE_CAPTURE_CONTENT",
     )
+    disabled_instrumentations: str = _setting(
+        "",
+        "Instrumentations that mcptrace-run leaves alone: names separated by commas, or * .",
+        parse.text,
+        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS",
+    )
 
 
 def describe() -> Iterator[Setting]:
