@@ -36,7 +36,8 @@ class Counters:
     """Counts by reason.  Exact from any thread; cheap because only losses are counted here."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Re-entrant: a finalizer may count on the thread that is counting just now.
+        self._lock = threading.RLock()
         self._counts: dict[str, int] = {}
 
     def add(self, reason: str, count: int = 1) -> None:
@@ -49,7 +50,7 @@ class Counters:
 
     def reset_after_fork(self) -> None:
         """The child's losses are its own; the parent reports the parent's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._counts = {}
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,6 +65,19 @@ def remote(sampled: bool, header: str = "") -> Any:
         trace_state=State.from_header([header]) if header else State(),
     )
     return trace_api.set_span_in_context(trace_api.NonRecordingSpan(context))
+
+
+def test_parts_are_had_from_the_package_and_loaded_only_then() -> None:
+    code = (
+        "import sys, mcptrace; assert 'opentelemetry.sdk' not in sys.modules; "
+        "print([getattr(mcptrace, n).__module__ for n in mcptrace._PARTS_FOR_THE_STOCK_SDK])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "['mcptrace.stock', 'mcptrace.stock', 'mcptrace.stock']\n"
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = mcptrace.Nothing
 
 
 # --- FastOTLPSpanExporter -------------------------------------------------------------------
