@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace import TraceState as State
 
+import mcptrace
 from mcptrace.config import ConfigError
 from mcptrace.stock import FastOTLPSpanExporter, McpTraceSampler, McpTraceSpanProcessor
 from mcptrace.stock_records import encode_readable
