@@ -130,13 +130,14 @@ class CollectorProcess:
         return self.directory / "data"
 
     def start(self) -> CollectorProcess:
-        self.log_file.write_bytes(b"")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "mcptrace_collector", "run", "--config", str(self.config_file)],
-            stdout=self.log_file.open("ab"),
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
+        command = ["-m", "mcptrace_collector", "run", "--config", str(self.config_file)]
+        with self.log_file.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
         wait_for(self._ready, "the collector's start")
         return self
 

@@ -46,10 +46,14 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.05
 SAMPLED_OUT_INTERVAL_NANO = 60 * 1_000_000_000
-SETTLEMENT_SPANS_MAX = 5000  # spans in one commit, so that no commit holds up the journal for long
+# What one commit settles at most: no commit holds up the journal for long, and the room it
+# needs on the disk stays far below limits.disk_reserve_bytes.
+SETTLEMENT_SPANS_MAX = 5000
+SETTLEMENT_BYTES_MAX = 4 * 1024 * 1024
 SPANS_PER_TURN = 200  # spans normalised before other tasks of the loop get their turn
 DUPLICATE = "duplicate"
 SCHEMA = "schema"
+PART_SPANS_MAX, PART_BYTES_MAX = 1000, 1024 * 1024
 STALLED_RETRY_SECONDS = 1.0
 # Sampling switched off is sampling with probability one.
 KEEP_ALL = Decision(True, PROBABILITY, 0, 1.0, "")
@@ -205,23 +209,26 @@ class Line:
         state = next((data.trace_state for data, _ in spans if data.trace_state), "")
         return self._sampler.decide(trace.trace_id, state, spans, self._clock.monotonic())
 
-    def _decide(self, records: list[SpanRecord], decision: Decision) -> None:
-        self._decided.append(DecidedTrace(records[0].data.trace_id, records, decision))
-        self._decided_bytes += sum(estimated_bytes(record) for record in records)
+    def _decide(self, records: Sequence[SpanRecord], decision: Decision) -> None:
+        """Queue a verdict for settling, a large trace in parts that each fit into a commit."""
+        for part in _parts(records):
+            self._decided.append(DecidedTrace(part[0].data.trace_id, part, decision))
+            self._decided_bytes += sum(estimated_bytes(record) for record in part)
 
     async def _settle_some(self) -> None:
         traces: list[DecidedTrace] = []
-        spans, size = 0, 0
-        while self._decided and spans < SETTLEMENT_SPANS_MAX:
+        spans, size, memory = 0, 0, 0
+        while self._decided and spans < SETTLEMENT_SPANS_MAX and size < SETTLEMENT_BYTES_MAX:
             trace = self._decided.popleft()
             spans += len(trace.records)
-            size += sum(estimated_bytes(record) for record in trace.records)
+            size += sum(len(record.raw) for record in trace.records)
+            memory += sum(estimated_bytes(record) for record in trace.records)
             traces.append(trace)
         while not self._queue_has_room():
             self._telemetry.count("stalls_total")
             await asyncio.sleep(STALLED_RETRY_SECONDS)
         await self._commit(self._settler.settle(traces, self._clock.unix_nano()))
-        self._decided_bytes -= size
+        self._decided_bytes -= memory
 
     async def _commit(self, settlement: Settlement) -> None:
         """Make it true on disk, then let the audit files follow.  Tries until it is done."""
@@ -242,3 +249,16 @@ class Line:
                 self._telemetry.count("stalls_total")
                 log.warning("settling waits: %s", later)
                 await asyncio.sleep(STALLED_RETRY_SECONDS)
+
+
+def _parts(records: Sequence[SpanRecord]) -> Iterable[list[SpanRecord]]:
+    part: list[SpanRecord] = []
+    size = 0
+    for record in records:
+        if part and (len(part) >= PART_SPANS_MAX or size + len(record.raw) > PART_BYTES_MAX):
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += len(record.raw)
+    if part:
+        yield part
