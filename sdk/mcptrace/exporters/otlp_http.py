@@ -8,6 +8,7 @@ Always true:
 
 from __future__ import annotations
 
+import base64
 import gzip
 import http.client
 import io
@@ -18,7 +19,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from mcptrace.config import ConfigError
 from mcptrace.exporters.otlp import RESPONSE_BYTES_MAX, Answer, Reply
@@ -52,7 +53,9 @@ class HttpTransport:
         parts = urlsplit(endpoint)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"endpoint={endpoint!r}: expected http://host:port/path or https")
-        self.endpoint = endpoint
+        # What is logged: a password or a token in the query is not.
+        where = parts.netloc.rpartition("@")[2]
+        self.endpoint = f"{parts.scheme}://{where}{parts.path}"
         self._host, self._port = parts.hostname, parts.port
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._tls = None
@@ -62,6 +65,8 @@ class HttpTransport:
         self._headers = {"Content-Type": content_type, "User-Agent": user_agent}
         if self._gzip:
             self._headers["Content-Encoding"] = "gzip"
+        if parts.username is not None:
+            self._headers["Authorization"] = _basic(parts.username, parts.password or "")
         self._headers.update(_checked_headers(headers or {}))
         self._decode = decode_response_json if content_type == JSON else decode_response
         self._content_type = content_type
@@ -229,6 +234,11 @@ def _remaining(deadline: float) -> float:
     if remaining <= 0:
         raise TimeoutError("no answer in time")
     return remaining
+
+
+def _basic(user: str, password: str) -> str:
+    pair = f"{unquote(user)}:{unquote(password)}"
+    return "Basic " + base64.b64encode(pair.encode()).decode()
 
 
 def _is_type(response: http.client.HTTPResponse, content_type: str) -> bool:

@@ -124,6 +124,23 @@ def test_connection_is_kept_and_replaced_when_the_receiver_closed_it(
     assert http_receiver.names() == ["a", "b", "c", "d", "e", "e"]
 
 
+def test_credentials_in_the_address_are_sent_and_never_logged(
+    exporter: Exporters,
+    http_receiver: Any,
+    finished: Make,
+    scripted: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    http_receiver.script = [scripted(400)]
+    endpoint = http_receiver.endpoint.replace("http://", "http://us%40er:secret@") + "?token=secret"
+    out = exporter(endpoint)
+    out.export([finished()], 5.0)
+    assert http_receiver.headers[0]["authorization"] == "Basic dXNAZXI6c2VjcmV0"
+    (record,) = caplog.records
+    assert http_receiver.endpoint in record.getMessage()
+    assert "secret" not in record.getMessage()
+
+
 def test_gzip_body_is_announced_and_readable(
     exporter: Exporters, http_receiver: Any, finished: Make
 ) -> None:

@@ -281,6 +281,23 @@ def test_spans_of_many_threads_are_exported_or_counted_exactly(
     assert stats["exported"] + stats.get("queue_full", 0) == 4000
 
 
+def test_shutdown_exports_itself_where_no_thread_can_start(
+    processor: Processors, gate: Gate, finished: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    gate.opened.set()
+    out = processor(gate)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fails)
+        out.on_end(finished("a"))
+        assert out.force_flush(1.0) is False
+    out.shutdown(5.0)
+    assert gate.batches == [["a"]]
+    assert gate.threads == {threading.current_thread()}
+
+
 def test_processor_that_is_dropped_is_collected(gate: Gate) -> None:
     import weakref
 
