@@ -17,7 +17,7 @@ from mcptrace.guard import Counters, guard, warn_rarely
 from mcptrace.local_trace import LocalTrace
 from mcptrace.sampling import Sampler
 from mcptrace_proto import semconv
-from mcptrace_proto.model import SpanData
+from mcptrace_proto.model import STATUS_ERROR, SpanData
 from mcptrace_proto.sampling.decision import CRITICAL_REASONS, FORCED, SAMPLED_OUT, Decision
 from mcptrace_proto.sampling.threshold import with_threshold
 from mcptrace_proto.schema import (
@@ -75,9 +75,10 @@ class Delivery:
         """Follow the trace, unless it was dropped and this span alone is critical.
 
         An inference is always shown to the sampler, so that its latency is known; other
-        spans only when they may turn the verdict.
+        spans only when they may turn the verdict: each showing counts as traffic.
         """
-        if _inference(span.data) is None and verdict.keep:
+        failed = span.data.status_code == STATUS_ERROR
+        if _inference(span.data) is None and (verdict.keep or not failed):
             return verdict
         alone = self.decide(trace, (span,))
         critical = alone.reason in CRITICAL_REASONS

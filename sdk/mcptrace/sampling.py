@@ -127,11 +127,11 @@ class TraceEndSampler:
     def decide(
         self, rule: Rule, trace_id: bytes, trace_state: str, spans: Sequence[View], now: float
     ) -> Decision:
-        if rule is Rule.PROBABILITY:
-            # The th in it is the head's own estimate, not an earlier stage's decision.
-            trace_state = threshold.with_threshold(trace_state, None)
+        # Nothing was dropped before us: the th here is the head's own estimate, or what the
+        # parent's process applied to itself.  It must not limit what is critical.
+        unthinned = threshold.with_threshold(trace_state, None)
         forced = PARENT if rule is Rule.PARENT else FORCED if rule is Rule.KEEP else None
-        decision = self._verdicts.decide(trace_id, trace_state, spans, now, forced)
+        decision = self._verdicts.decide(trace_id, unthinned, spans, now, forced)
         if decision.reason in CRITICAL_REASONS:
             return decision
         if rule is Rule.CRITICAL_ONLY:

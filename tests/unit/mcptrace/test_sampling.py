@@ -134,6 +134,17 @@ def test_a_sampled_remote_parent_is_followed_with_its_threshold() -> None:
     assert data.trace_state == "ot=th:c,v=1"
 
 
+def test_an_error_below_a_sampled_parent_stands_for_itself_alone() -> None:
+    """Every error is kept here, also below parents that were not sampled."""
+    with captured_spans(sampler="mcptrace_adaptive") as capture:
+        span = capture.tracer.start_span("s", _remote(True, "ot=th:c", MAX - 1))
+        span.set_status(StatusCode.ERROR)
+        span.end()
+        (data,) = capture.spans
+    assert (data.attributes[REASON], data.attributes[ADJUSTED]) == ("error", 1.0)
+    assert data.trace_state == "ot=th:0"
+
+
 def test_a_sampled_parent_without_a_threshold_leaves_the_count_open() -> None:
     with captured_spans(sampler="mcptrace_adaptive") as capture:
         capture.tracer.start_span("s", _remote(True, "v=1")).end()
