@@ -26,6 +26,7 @@ from .tls import grpc_credentials
 METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 STATUS_DETAILS = "grpc-status-details-bin"
 RECONNECT_AFTER = 3
+RECONNECT_MILLISECONDS, RECONNECT_MILLISECONDS_MAX = 500, 5_000
 
 
 class OtlpGrpcExporter:
@@ -97,6 +98,9 @@ class OtlpGrpcExporter:
             ("grpc.max_receive_message_length", RESPONSE_BYTES_MAX),
             # Channels of one process to one target share connections unless told not to.
             ("grpc.use_local_subchannel_pool", 1),
+            # The sender waits between attempts; gRPC must not wait up to two minutes on top.
+            ("grpc.initial_reconnect_backoff_ms", RECONNECT_MILLISECONDS),
+            ("grpc.max_reconnect_backoff_ms", RECONNECT_MILLISECONDS_MAX),
         ]
         if self._tls is not None and self._tls.server_name is not None:
             options.append(("grpc.ssl_target_name_override", self._tls.server_name))

@@ -4,10 +4,10 @@
 
 Export is served as a stream of one message, which is the same on the wire: so the handler
 runs before the message is read, and can say no, or stop waiting, first.  gRPC's own
-decompression is switched off, since it inflates whole messages before anybody can count; a
-message is recognised by its first bytes instead.  An ExportTraceServiceRequest cannot begin
-with those of gzip (1f: no such wire type) and does not begin with those of zlib (78: field
-15, which OTLP has not).
+decompression is switched off, since it happens where nobody counts the bytes against the
+budget; a message is recognised by its first bytes instead.  An ExportTraceServiceRequest
+cannot begin with those of gzip (1f: no such wire type) and does not begin with those of zlib
+(78: field 15, which OTLP has not).
 
 Always true: a yes is sent after the intake has the request, never before; a request never
 inflates past ``max_request_bytes``.
