@@ -15,7 +15,6 @@ Always true:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 from typing import TYPE_CHECKING, Any
@@ -103,8 +102,7 @@ class OtlpHttpReceiver:
         self._runner: web.ServerRunner | None = None
         self._listener: asyncio.Server | None = None
         self._silent: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}
-        self._running = 0
-        self._idle = asyncio.Event()
+        self._running: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
     @property
@@ -159,10 +157,9 @@ class OtlpHttpReceiver:
         self._stopping = True
         self._listener.close()
         if self._running:
-            self._idle.clear()
-            # Clients of what is then still running have no answer and will send again.
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), timeout_seconds)
+            _, late = await asyncio.wait(self._running, timeout=timeout_seconds)
+            for task in late:
+                task.cancel()  # its client has no answer and will send again
         await runner.cleanup()
         for deadline in self._silent.values():
             deadline.cancel()
@@ -178,15 +175,15 @@ class OtlpHttpReceiver:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if (deadline := self._silent.pop(request.protocol, None)) is not None:
             deadline.cancel()
-        self._running += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
         try:
             answer = await self._answer(request)
             answer.headers["Server"] = SERVER_NAME
             return answer
         finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
+            self._running.discard(task)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path != TRACES_PATH:
