@@ -1,142 +1,288 @@
-"""A sender releases an item only after the receiver's final word on it."""
+"""The sender over a real queue in memory, with destinations that answer as told."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from mcptrace_collector.clock import SystemClock
 from mcptrace_collector.durable import Store
 from mcptrace_collector.errors import Permanent, RequestTooLarge, Retryable
 from mcptrace_collector.exporters.sender import Sender, SenderSettings
 from mcptrace_collector.pipeline import Settlement
 
-Answer = Callable[[bytes, int], int]
-FAST = SenderSettings(
-    batch_spans_max=4, in_flight_max=2, retry_initial_seconds=0.001, retry_max_seconds=0.002
-)
+FAST = SenderSettings(retry_initial_seconds=0.001, retry_max_seconds=0.001)
+
+
+class SteppingClock:
+    """Goes on by ``step_seconds`` each time it is asked."""
+
+    def __init__(self, step_seconds: float = 0.0) -> None:
+        self.now = 0.0
+        self.step_seconds = step_seconds
+
+    def monotonic(self) -> float:
+        self.now += self.step_seconds
+        return self.now
+
+    def unix_nano(self) -> int:
+        return 0
 
 
 class Destination:
-    """An exporter whose answers the test gives, one a call, the last one for ever."""
+    """Delivers, unless ``answer`` raises or says how many spans it refuses."""
 
-    def __init__(self, *answers: int | Exception | Answer) -> None:
-        self.bodies: list[bytes] = []
-        self._answers: list[int | Exception | Answer] = list(answers)
+    def __init__(self, answer: Callable[[bytes], int] = lambda body: 0) -> None:
+        self.answer = answer
+        self.delivered: list[bytes] = []
+        self.attempts = 0
+        self.in_flight = 0
+        self.in_flight_max = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def start(self) -> None: ...
 
     async def export(self, body: bytes, spans: int) -> int:
-        await asyncio.sleep(0)
-        self.bodies.append(body)
-        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer if isinstance(answer, int) else answer(body, spans)
+        self.attempts += 1
+        self.in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self.in_flight)
+        try:
+            await self.gate.wait()
+            rejected = self.answer(body)
+        finally:
+            self.in_flight -= 1
+        self.delivered.append(body)
+        return rejected
 
     async def shutdown(self) -> None: ...
 
 
-def deliver(
+class Line:
+    """A store, a sender and a destination."""
+
+    def __init__(
+        self, destination: Destination, settings: SenderSettings, clock: SteppingClock
+    ) -> None:
+        self.store = Store(None, journal_bytes_max=1 << 20)
+        self.outcomes: list[str] = []
+        self.sender = Sender(
+            "peer",
+            destination,
+            self.store,
+            clock,
+            settings,
+            attempted=lambda name, outcome: self.outcomes.append(outcome),
+        )
+
+    async def put(self, *bodies: bytes, spans: int = 1) -> None:
+        payloads = [("peer", body, spans) for body in bodies]
+        await self.store.settle(Settlement(payloads=payloads))
+        self.sender.wake()
+
+
+def run(
+    test: Callable[[Line], Coroutine[Any, Any, None]],
     destination: Destination,
-    items: Sequence[tuple[bytes, int]],
     settings: SenderSettings = FAST,
-    timeout_seconds: float = 5.0,
-) -> tuple[bool, Store]:
-    """Queue items, run a sender until it is drained, and return its verdict and the store."""
+    clock: SteppingClock | None = None,
+) -> None:
+    async def whole() -> None:
+        line = Line(destination, settings, clock or SteppingClock())
+        line.store.start()
+        try:
+            await test(line)
+        finally:
+            await line.sender.shutdown(0.0)
+            await line.store.close()
 
-    async def run() -> tuple[bool, Store]:
-        store = Store(None, journal_bytes_max=1 << 20)
-        store.start()
-        sender = Sender("peer", destination, store, SystemClock(), settings)
-        await sender.start()
-        await store.settle(Settlement(payloads=[("peer", body, spans) for body, spans in items]))
-        drained = await sender.shutdown(timeout_seconds)
-        await store.close()
-        return drained, store
-
-    return asyncio.run(run())
+    asyncio.run(asyncio.wait_for(whole(), 30.0))
 
 
-def test_items_are_sent_end_to_end_in_batches_within_the_bound() -> None:
-    destination = Destination(0)
-    drained, store = deliver(destination, [(b"a", 2), (b"b", 2), (b"c", 2)])
-    assert (drained, sorted(destination.bodies)) == (True, [b"ab", b"c"])
-    assert store.balance.forwarded == {"peer": 6}
-    assert store.balance.exact
+def test_what_was_queued_before_the_start_is_sent_in_one_batch() -> None:
+    destination = Destination()
+
+    async def test(line: Line) -> None:
+        await line.put(b"one", b"two", b"three")
+        await line.sender.start()
+        assert await line.sender.shutdown(10.0)
+        assert destination.delivered == [b"onetwothree"]
+        balance = line.store.balance
+        assert (balance.forwarded, balance.failed, balance.queued) == (
+            {"peer": 3},
+            {},
+            {"peer": 0},
+        )
+        assert line.outcomes == ["success"]
+
+    run(test, destination)
 
 
-def test_a_retryable_answer_is_tried_again_until_it_is_taken() -> None:
-    destination = Destination(Retryable("later", 0.0), Retryable("later", 0.0), 0)
-    drained, store = deliver(destination, [(b"a", 1)])
-    assert (drained, destination.bodies) == (True, [b"a"] * 3)
-    assert (store.balance.forwarded, store.balance.failed) == ({"peer": 1}, {})
+@pytest.mark.parametrize("bound", [{"batch_spans_max": 4}, {"batch_bytes_max": 6}])
+def test_a_batch_keeps_within_spans_and_bytes(bound: dict[str, int]) -> None:
+    destination = Destination()
+
+    async def test(line: Line) -> None:
+        await line.put(b"aaa", b"bbb", b"ccc", spans=2)
+        await line.sender.start()
+        assert await line.sender.shutdown(10.0)
+        assert destination.delivered == [b"aaabbb", b"ccc"]
+
+    run(test, destination, replace(FAST, in_flight_max=1, **bound))
 
 
-def test_a_permanent_refusal_is_counted_and_never_repeated() -> None:
-    destination = Destination(Permanent("no"), 0)
-    drained, store = deliver(destination, [(b"a", 4), (b"b", 1)])
-    assert drained
-    assert sorted(destination.bodies) == [b"a", b"b"]
-    assert store.balance.failed == {"peer permanent": 4}
-    assert store.balance.forwarded == {"peer": 1}
-    assert store.balance.exact
+def test_so_many_requests_are_in_flight_and_no_more() -> None:
+    destination = Destination()
+
+    async def test(line: Line) -> None:
+        destination.gate.clear()
+        await line.put(*[b"%d" % number for number in range(8)])
+        await line.sender.start()
+        while destination.in_flight < 3:
+            await asyncio.sleep(0)
+        destination.gate.set()
+        assert await line.sender.shutdown(10.0)
+        assert destination.in_flight_max == 3
+        assert sorted(destination.delivered) == [b"%d" % number for number in range(8)]
+
+    run(test, destination, replace(FAST, batch_spans_max=1, in_flight_max=3))
 
 
-def test_spans_of_a_partial_success_are_counted_as_rejected() -> None:
-    drained, store = deliver(Destination(3), [(b"a", 4)])
-    assert drained
-    assert store.balance.failed == {"peer rejected": 3}
-    assert store.balance.forwarded == {"peer": 1}
+def test_later_is_tried_until_it_is_yes() -> None:
+    answers: list[Exception | int] = [Retryable("busy", 0.0), Retryable("busy", 0.0), 0]
+
+    def answer(body: bytes) -> int:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    destination = Destination(answer)
+
+    async def test(line: Line) -> None:
+        await line.sender.start()
+        await line.put(b"one")
+        assert await line.sender.shutdown(10.0)
+        assert destination.delivered == [b"one"]
+        assert line.outcomes == ["retryable", "retryable", "success"]
+        assert line.store.balance.forwarded == {"peer": 1}
+
+    run(test, destination)
 
 
-def test_a_batch_too_large_is_halved_down_to_single_items() -> None:
-    def at_most_two_bytes(body: bytes, spans: int) -> int:
+def raising(error: Exception) -> Callable[[bytes], int]:
+    def answer(body: bytes) -> int:
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "spans", "forwarded", "failed"),
+    [
+        (lambda body: 3, 5, 2, {"peer rejected": 3}),
+        (lambda body: 99, 5, 0, {"peer rejected": 5}),
+        (raising(Permanent("no")), 5, 0, {"peer permanent": 5}),
+        (raising(RequestTooLarge("big")), 5, 0, {"peer too_large": 5}),
+    ],
+)
+def test_a_final_word_takes_the_spans_off_the_queue_and_counts_them(
+    answer: Callable[[bytes], int], spans: int, forwarded: int, failed: dict[str, int]
+) -> None:
+    async def test(line: Line) -> None:
+        await line.sender.start()
+        await line.put(b"body", spans=spans)
+        assert await line.sender.shutdown(10.0)
+        balance = line.store.balance
+        assert balance.forwarded.get("peer", 0) == forwarded
+        assert (balance.failed, balance.queued) == (failed, {"peer": 0})
+
+    run(test, Destination(answer))
+
+
+def test_a_batch_that_is_too_large_is_halved_until_it_fits() -> None:
+    def answer(body: bytes) -> int:
         if len(body) > 2:
-            raise RequestTooLarge("too large")
+            raise RequestTooLarge("more than 2 bytes")
         return 0
 
-    destination = Destination(at_most_two_bytes)
-    drained, store = deliver(destination, [(b"a", 1), (b"b", 1), (b"ccc", 1), (b"d", 1)])
-    assert drained
-    assert [body for body in destination.bodies if len(body) <= 2] == [b"ab", b"d"]
-    assert store.balance.failed == {"peer too_large": 1}
-    assert store.balance.forwarded == {"peer": 3}
+    destination = Destination(answer)
+
+    async def test(line: Line) -> None:
+        await line.put(b"a", b"b", b"c", b"ddd", b"e")
+        await line.sender.start()
+        assert await line.sender.shutdown(10.0)
+        assert destination.delivered == [b"ab", b"c", b"e"]
+        balance = line.store.balance
+        assert (balance.forwarded, balance.failed) == ({"peer": 4}, {"peer too_large": 1})
+
+    run(test, destination)
 
 
-def test_giving_up_is_counted_when_a_limit_is_set() -> None:
-    settings = SenderSettings(
-        retry_initial_seconds=0.001, retry_max_seconds=0.001, retry_elapsed_max_seconds=0.0001
-    )
-    drained, store = deliver(Destination(Retryable("later", 0.01)), [(b"a", 2)], settings)
-    assert drained
-    assert store.balance.failed == {"peer retry_exhausted": 2}
+def test_retrying_ends_at_its_limit_when_there_is_one() -> None:
+    async def test(line: Line) -> None:
+        await line.sender.start()
+        await line.put(b"one", spans=2)
+        assert await line.sender.shutdown(10.0)
+        assert line.store.balance.failed == {"peer retry_exhausted": 2}
+        assert len(line.outcomes) > 1
+
+    settings = replace(FAST, retry_elapsed_max_seconds=5.0)
+    run(test, Destination(raising(Retryable("busy", 0.0))), settings, SteppingClock(1.0))
 
 
-def test_what_cannot_be_sent_before_the_deadline_stays_queued() -> None:
-    drained, store = deliver(
-        Destination(Retryable("later", 60.0)), [(b"a", 2)], timeout_seconds=0.2
-    )
-    assert not drained
-    assert store.balance.queued == {"peer": 2}
-    assert store.balance.exact
+def test_without_a_limit_a_dead_destination_keeps_its_spans_on_the_queue() -> None:
+    destination = Destination(raising(Retryable("dead", 0.0)))
+
+    async def test(line: Line) -> None:
+        await line.sender.start()
+        await line.put(b"one", spans=2)
+        while destination.attempts < 20:
+            await asyncio.sleep(0)
+        assert not await line.sender.shutdown(0.01)
+        balance = line.store.balance
+        assert (balance.forwarded, balance.failed, balance.queued) == ({}, {}, {"peer": 2})
+
+    run(test, destination)
 
 
-@pytest.mark.parametrize("in_flight", [1, 3])
-def test_no_more_requests_are_under_way_than_allowed(in_flight: int) -> None:
-    running, most = 0, 0
+def test_a_fault_in_an_exporter_keeps_the_spans_and_the_sender() -> None:
+    def answer(body: bytes) -> int:
+        if body == b"fault":
+            raise KeyError("a bug")
+        return 0
 
-    class Slow(Destination):
-        async def export(self, body: bytes, spans: int) -> int:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            await asyncio.sleep(0.005)
-            running -= 1
-            return 0
+    destination = Destination(answer)
 
-    settings = SenderSettings(batch_spans_max=1, in_flight_max=in_flight)
-    drained, _ = deliver(Slow(0), [(b"x", 1)] * 10, settings)
-    assert (drained, most) == (True, in_flight)
+    async def test(line: Line) -> None:
+        await line.sender.start()
+        await line.put(b"fault")
+        while not destination.attempts or destination.in_flight:
+            await asyncio.sleep(0)
+        await line.put(b"next")
+        assert await line.sender.shutdown(10.0)
+        assert destination.delivered == [b"next"]
+        assert line.store.balance.queued == {"peer": 1}
+
+    run(test, destination)
+
+
+def test_trouble_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    destination = Destination(raising(Retryable("dead", 0.0)))
+
+    async def test(line: Line) -> None:
+        await line.sender.start()
+        await line.put(b"one")
+        while destination.attempts < 20:
+            await asyncio.sleep(0)
+
+    with caplog.at_level(logging.WARNING), suppress(asyncio.TimeoutError):
+        run(test, destination)
+    assert [record.getMessage() for record in caplog.records] == [
+        "destination peer is not taking spans, trying again: dead"
+    ]
