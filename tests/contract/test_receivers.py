@@ -40,7 +40,8 @@ from mcptrace_collector.receivers import (
 
 KIB, MIB = 1024, 1024 * 1024
 MAX_REQUEST_BYTES = MIB
-TIMEOUT_SECONDS = 0.5
+# Tests that wait for a receiver to lose its patience, and all others.
+SHORT_SECONDS, PATIENT_SECONDS = 0.3, 30.0
 DEADLINE_SECONDS = 15.0
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -78,7 +79,9 @@ class Doors:
 
 
 @asynccontextmanager
-async def open_doors(budget_bytes: int = 64 * MIB) -> AsyncIterator[Doors]:
+async def open_doors(
+    budget_bytes: int = 64 * MIB, timeout_seconds: float = PATIENT_SECONDS
+) -> AsyncIterator[Doors]:
     """Both receivers on one intake and one budget; at the end nothing may be held of it."""
     intake, budget = KeepingIntake(), ByteBudget(budget_bytes)
     refused: list[tuple[str, str]] = []
@@ -89,7 +92,7 @@ async def open_doors(budget_bytes: int = 64 * MIB) -> AsyncIterator[Doors]:
             intake,
             budget,
             max_request_bytes=MAX_REQUEST_BYTES,
-            request_timeout_seconds=TIMEOUT_SECONDS,
+            request_timeout_seconds=timeout_seconds,
             refused=lambda transport, reason: refused.append((transport, reason)),
         )
         for kind in kinds
@@ -296,9 +299,10 @@ HOSTILE_HTTP: dict[str, tuple[bytes, int, int, str]] = {
 @pytest.mark.parametrize("case", HOSTILE_HTTP)
 def test_hostile_http_gets_its_answer_and_the_next_client_is_served(case: str) -> None:
     data, http_code, rpc_code, words = HOSTILE_HTTP[case]
+    timeout_seconds = SHORT_SECONDS if http_code == 408 else PATIENT_SECONDS
 
     async def test() -> None:
-        async with open_doors() as doors:
+        async with open_doors(timeout_seconds=timeout_seconds) as doors:
             answer = await speak(doors.http.endpoint, data)
             assert answer is not None
             assert answer.code == http_code
@@ -334,9 +338,10 @@ BROKEN_HTTP: dict[str, tuple[bytes, int | None]] = {
 @pytest.mark.parametrize("case", BROKEN_HTTP)
 def test_broken_http_does_no_harm(case: str, caplog: pytest.LogCaptureFixture) -> None:
     data, code = BROKEN_HTTP[case]
+    timeout_seconds = SHORT_SECONDS if code is None else PATIENT_SECONDS
 
     async def test() -> None:
-        async with open_doors() as doors:
+        async with open_doors(timeout_seconds=timeout_seconds) as doors:
             answer = await speak(doors.http.endpoint, data)
             assert (answer and answer.code) == code
             served = await speak(doors.http.endpoint, post(GOOD))
@@ -494,7 +499,10 @@ def test_a_grpc_client_that_sends_no_message_is_not_waited_for() -> None:
             yield message
 
     async def test() -> None:
-        async with open_doors() as doors, grpc.aio.insecure_channel(doors.grpc.endpoint) as channel:
+        async with (
+            open_doors(timeout_seconds=SHORT_SECONDS) as doors,
+            grpc.aio.insecure_channel(doors.grpc.endpoint) as channel,
+        ):
             export = channel.stream_unary(EXPORT)
             with pytest.raises(grpc.aio.AioRpcError) as refusal:
                 await export(silent(), timeout=DEADLINE_SECONDS)
