@@ -218,14 +218,14 @@ def _named_sampler(config: SdkConfig, settings: SamplingSettings) -> Sampler:
             raise ConfigError(f"sampler_arg={share}: expected a probability, 0 to 1")
     record_roots = kind != "always_off" and share >= 1.0 / threshold.MAX
     if record_roots:
-        settings = _changed(settings, rate_min=share, rate_max=share)
+        settings = _fixed(settings, share)
     return TraceEndSampler(settings, follow_parent, record_roots)
 
 
-def _changed(settings: SamplingSettings, **changes: float) -> SamplingSettings:
+def _fixed(settings: SamplingSettings, share: float) -> SamplingSettings:
     from dataclasses import replace
 
-    return replace(settings, **changes)
+    return replace(settings, rate_min=share, rate_max=share)
 
 
 def _followed(key: str, reason: str, trace_state: str) -> Decision:
