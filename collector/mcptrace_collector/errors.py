@@ -54,7 +54,7 @@ class Codes(NamedTuple):
     grpc: int  # grpc.StatusCode value
 
 
-# gRPC numbers: 3 INVALID_ARGUMENT, 8 RESOURCE_EXHAUSTED, 12 UNIMPLEMENTED, 13 INTERNAL, 14 UNAVAILABLE
+# gRPC: 3 INVALID_ARGUMENT, 8 RESOURCE_EXHAUSTED, 12 UNIMPLEMENTED, 14 UNAVAILABLE
 CODES: dict[type[CollectorError], Codes] = {
     Retryable: Codes(503, 14),
     BadRequest: Codes(400, 3),

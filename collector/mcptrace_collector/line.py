@@ -37,8 +37,8 @@ from mcptrace_collector.sampling import OpenTrace, TraceTable, Verdicts
 from mcptrace_collector.sampling.table import estimated_bytes
 from mcptrace_collector.settle import Settler
 from mcptrace_collector.telemetry import Telemetry
-from mcptrace_proto.sampling.critical import critical_reason
 from mcptrace_proto.model import STATUS_ERROR
+from mcptrace_proto.sampling.critical import critical_reason
 from mcptrace_proto.sampling.decision import PROBABILITY, Decision
 from mcptrace_proto.sampling.verdict import TraceSampler
 

@@ -35,8 +35,9 @@ def balance_text(balance: Balance) -> str:
             for label, spans in balance.failed.items()
             if label.partition(" ")[0] == destination
         }
+        forwarded = balance.forwarded.get(destination, 0)
         lines.append(
-            f"  {destination}: {enqueued} enqueued = {balance.forwarded.get(destination, 0)} forwarded"
+            f"  {destination}: {enqueued} enqueued = {forwarded} forwarded"
             f" + {sum(failed.values())} failed{_parts(failed)}"
             f" + {balance.queued.get(destination, 0)} queued"
         )

@@ -17,9 +17,7 @@ import signal
 import sys
 from importlib import metadata
 from pathlib import Path
-
-from mcptrace_proto.sampling.verdict import SamplingSettings, TraceSampler
-from mcptrace_proto.schema import Enforcement
+from typing import TypeAlias
 
 from mcptrace_collector.admin import AdminServer, prometheus_text
 from mcptrace_collector.audit import AuditLog, configuration_fields
@@ -35,8 +33,12 @@ from mcptrace_collector.report import balance_text, status
 from mcptrace_collector.sampling import TraceTable, Verdicts
 from mcptrace_collector.settle import Settler
 from mcptrace_collector.telemetry import Telemetry
+from mcptrace_proto.sampling.verdict import SamplingSettings, TraceSampler
+from mcptrace_proto.schema import Enforcement
 
 log = logging.getLogger(__name__)
+
+Receiver: TypeAlias = OtlpGrpcReceiver | OtlpHttpReceiver
 
 EXIT_OK, EXIT_FAILURE = 0, 1
 # Verdicts not yet on disk may hold this share of the trace table's bound before clients must wait.
@@ -239,9 +241,9 @@ class Service:
     def _refused(self, transport: str, reason: str) -> None:
         self._telemetry.count("refused_requests_total", transport=transport, reason=reason)
 
-    def _build_receivers(self, budget: ByteBudget) -> dict[str, OtlpGrpcReceiver | OtlpHttpReceiver]:
+    def _build_receivers(self, budget: ByteBudget) -> dict[str, Receiver]:
         parts = self._config.receivers
-        receivers: dict[str, OtlpGrpcReceiver | OtlpHttpReceiver] = {}
+        receivers: dict[str, Receiver] = {}
         if parts.otlp_grpc.enabled:
             receivers["otlp_grpc"] = OtlpGrpcReceiver(
                 parts.otlp_grpc.endpoint,

@@ -12,11 +12,11 @@ carries the same key twice the last one wins in this view; raw bytes keep both.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
-AttributeValue: TypeAlias = Union[
-    str, bool, int, float, bytes, None, list["AttributeValue"], dict[str, "AttributeValue"]
-]
+AttributeValue: TypeAlias = (
+    str | bool | int | float | bytes | list["AttributeValue"] | dict[str, "AttributeValue"] | None
+)
 Attributes: TypeAlias = dict[str, AttributeValue]
 
 TRACE_ID_BYTES = 16

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from opentelemetry.context import Context
@@ -207,7 +207,7 @@ def _named_sampler(config: SdkConfig, settings: SamplingSettings) -> Sampler:
     name = config.sampler
     if name == "mcptrace_adaptive":
         if config.sampler_arg:
-            settings = _changed(settings, target_per_second=config.sampler_arg)
+            settings = replace(settings, target_per_second=config.sampler_arg)
         return TraceEndSampler(settings)
     follow_parent = name.startswith("parentbased_")
     kind = name.removeprefix("parentbased_")
@@ -218,14 +218,8 @@ def _named_sampler(config: SdkConfig, settings: SamplingSettings) -> Sampler:
             raise ConfigError(f"sampler_arg={share}: expected a probability, 0 to 1")
     record_roots = kind != "always_off" and share >= 1.0 / threshold.MAX
     if record_roots:
-        settings = _fixed(settings, share)
+        settings = replace(settings, rate_min=share, rate_max=share)
     return TraceEndSampler(settings, follow_parent, record_roots)
-
-
-def _fixed(settings: SamplingSettings, share: float) -> SamplingSettings:
-    from dataclasses import replace
-
-    return replace(settings, rate_min=share, rate_max=share)
 
 
 def _followed(key: str, reason: str, trace_state: str) -> Decision:

@@ -49,7 +49,7 @@ def estimated_bytes(record: SpanRecord) -> int:
 def is_local_root(record: SpanRecord) -> bool:
     """No parent, or a parent that is known to live in another process."""
     data = record.data
-    if not data.parent_span_id:
+    if not any(data.parent_span_id):  # some emitters write a missing parent as eight zero bytes
         return True
     return data.flags & (_HAS_IS_REMOTE | _IS_REMOTE) == _HAS_IS_REMOTE | _IS_REMOTE
 
