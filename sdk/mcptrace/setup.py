@@ -8,6 +8,7 @@ from typing import Any
 
 from opentelemetry import trace as trace_api
 
+from mcptrace.deferred import DeferredTracer
 from mcptrace.delivery import SpanFilter
 from mcptrace.guard import guard
 from mcptrace.options import SCOPE, build_provider
@@ -64,12 +65,14 @@ def init(
     return provider.get_tracer(SCOPE)
 
 
-def get_tracer(name: str = SCOPE, version: str | None = None) -> trace_api.Tracer:
-    """A tracer for the scope ``name``: of ``init``'s provider, or of the global one before."""
+def get_tracer(name: str = SCOPE, version: str | None = None) -> Tracer:
+    """A tracer for the scope ``name``; one taken before ``init`` comes alive with it."""
+    return _tracer(name, version) or DeferredTracer(name, version, lambda: _tracer(name, version))
+
+
+def _tracer(name: str, version: str | None) -> Tracer | None:
     provider = _Program.provider
-    if provider is None:
-        return trace_api.get_tracer(name, version)
-    return provider.get_tracer(name, version)
+    return None if provider is None else provider.get_tracer(name, version)
 
 
 def force_flush(timeout: float = 30.0) -> bool:
