@@ -46,6 +46,7 @@ __all__ = [
     "NOT_APPLICABLE",
     "NOT_REPORTED",
     "UNKNOWN_REASONS",
+    "VIOLATION_CODES",
     "Enforcement",
     "InferenceSpan",
     "TokenUsage",
@@ -59,6 +60,30 @@ __all__ = [
 ]
 
 MODEL_NAME_CHARS_MAX = 256
+
+# Everything that ``validate`` can find; docs/schema.md explains each.
+VIOLATION_CODES = frozenset(
+    {
+        "span_id:missing",
+        "span_id:invalid",
+        "protocol_version:missing",
+        "protocol_version:unsupported",
+        *(f"{name}:invalid" for name in TEXT_NAMES),
+        "model_name:missing",
+        "model_name:empty",
+        "model_name:too_long",
+        *(f"{name}:invalid" for name in DURATION_NAMES),
+        "inference_latency_ms:missing",
+        "streaming:invalid",
+        *(f"token_usage.{name}:invalid" for name in COUNTS),
+        *(f"token_usage.{name}:conflict" for name in COUNTS),
+        *(f"token_usage.{name}:invalid_reason" for name in COUNTS),
+        *(f"token_usage.{name}:missing" for name in MANDATORY_COUNTS),
+        "token_usage.cached:exceeds_input",
+        "token_usage.reasoning:exceeds_output",
+        "token_usage.estimated:invalid",
+    }
+)
 
 _REASON = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _NO_SPAN_ID = bytes(SPAN_ID_BYTES)
@@ -165,7 +190,8 @@ def _count_problem(
     for text in (reason, written):
         if text is not None and not (isinstance(text, str) and _REASON.fullmatch(text)):
             return "invalid_reason"
-    stated = reason is not None or written is not None or COUNT_NAMES[name] in attributes
+    carried = attributes.get(COUNT_NAMES[name])
+    stated = reason is not None or written is not None or carried is not None
     return "missing" if name in MANDATORY_COUNTS and not stated else None
 
 

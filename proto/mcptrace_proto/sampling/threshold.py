@@ -48,8 +48,7 @@ def threshold_from_probability(p: float, precision: int = DEFAULT_PRECISION) -> 
     dropped_bits = 4 * max(0, HEX_DIGITS - leading_f_digits - precision)
     if dropped_bits:
         threshold = (threshold + (1 << (dropped_bits - 1))) >> dropped_bits << dropped_bits
-    # Rounding 0.fff8 up at precision 3 would mean "keep nothing"; stay at the largest value.
-    return min(threshold, MAX - 1)
+    return threshold
 
 
 def probability(threshold: int) -> float:
