@@ -38,9 +38,9 @@ CONFIG = {
         "otlp_http": {"endpoint": "127.0.0.1:0"},
     },
     "admin": {"endpoint": "127.0.0.1:0"},
-    "sampling": {"target_traces_per_second": 2.0, "decision_wait_seconds": 3.0},
+    "sampling": {"target_traces_per_second": 4.0, "decision_wait_seconds": 3.0},
 }
-SERVICE_ENVIRONMENT = {"MCPTRACE_TARGET_PER_SECOND": "2", "OTEL_BSP_SCHEDULE_DELAY": "500"}
+SERVICE_ENVIRONMENT = {"MCPTRACE_TARGET_PER_SECOND": "4", "OTEL_BSP_SCHEDULE_DELAY": "500"}
 
 
 class Part:

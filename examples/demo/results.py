@@ -36,6 +36,9 @@ def table(sent: Sent, captured: int, status: dict[str, Any], forwarded: Path) ->
         "latency and tokens by model, estimated from the weights of what was kept",
         *_models(spans),
         "",
+        "captured Triton requests, by model, as the collector counted them before sampling",
+        *_captured(status["metrics"]),
+        "",
         f"forwarded spans             {sum(balance['forwarded'].values())}"
         f"  (to {', '.join(sorted(balance['forwarded']))})",
     ]
@@ -81,7 +84,7 @@ def _models(spans: list[Span]) -> Iterator[str]:
     """By model, each kept span standing for as many as its weight says."""
     by_model: dict[str, list[Span]] = collections.defaultdict(list)
     for span in spans:
-        if "mcptrace.model_name" in span:
+        if "mcptrace.model_name" in span and span["service"] == "tiny-llm":
             by_model[span["mcptrace.model_name"]].append(span)
     yield f"  {'model':<22}{'requests':>9}{'p50 ms':>9}{'p99 ms':>9}{'tokens in':>11}{'out':>9}"
     for model, here in sorted(by_model.items()):
@@ -91,6 +94,17 @@ def _models(spans: list[Span]) -> Iterator[str]:
             f"{_quantile(latencies, 0.5):9.2f}{_quantile(latencies, 0.99):9.2f}"
             f"{_tokens(here, 'input'):>11}{_tokens(here, 'output'):>9}"
         )
+
+
+def _captured(metrics: dict[str, Any]) -> Iterator[str]:
+    """From the collector's metrics; Triton reports no tokens, which stay unknown."""
+    counted = {e["model"]: e for e in metrics["inference_latency_seconds"]}
+    yield f"  {'model':<22}{'requests':>9}{'mean ms':>9}{'tokens':>11}"
+    for entry in sorted(metrics["inference_requests_total"], key=lambda e: e["model"]):
+        model, requests = entry["model"], entry["value"]
+        if entry["operation"] == "infer":
+            mean = 1000 * counted[model]["sum"] / requests
+            yield f"  {model:<22}{requests:9.0f}{mean:9.2f}{'unknown':>11}"
 
 
 def _weight(span: Span) -> float:
