@@ -157,7 +157,7 @@ def _said(value):
     """A line's values without those that mean "not known" or nothing."""
     if isinstance(value, dict):
         said = {key: _said(item) for key, item in value.items()}
-        return {key: item for key, item in said.items() if (item == 0 and item is not False) or item}
+        return {key: item for key, item in said.items() if item or type(item) in (int, float)}
     return [_said(item) for item in value] if isinstance(value, list) else value
 
 
