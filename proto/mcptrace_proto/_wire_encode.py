@@ -2,8 +2,9 @@
 
 Output is canonical: fields in the order of their numbers, defaults left out, attributes in
 the order of the dict.  It is byte for byte what official protobuf writes, except that an
-empty Resource, Scope or Status is left out too.  Text that cannot be UTF-8 (lone
-surrogates) is written with ``?``: a name must not cost a span.
+empty Resource, Scope or Status is left out too, and an empty key of an attribute is
+written.  Text that cannot be UTF-8 (lone surrogates) is written with ``?``: a name must not
+cost a span.
 
 Raises TooLarge for an integer of more than 64 bits and for values nested deeper than
 DEPTH_CEILING, TypeError for a value that is not an AttributeValue.
