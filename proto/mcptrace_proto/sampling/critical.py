@@ -38,7 +38,7 @@ TIMEOUT_EXCEPTIONS = frozenset(
 )
 TIMEOUT_ERROR_TYPES = frozenset({"timeout", "deadline_exceeded", "4", "408", "499", "504"})
 TIMEOUT_HTTP = frozenset({408, 499, 504})  # 499: the client hung up
-GRPC_CANCELLED, GRPC_DEADLINE_EXCEEDED = 1, 4
+GRPC_DEADLINE_EXCEEDED = 4
 # Codes that are the caller's own doing are no failure of the service (semantic conventions
 # for gRPC servers): INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED,
 # FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE, UNAUTHENTICATED are left to the span's status.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Reasons, in the order in which they win.
-ERROR, TIMEOUT, P99, FORCED, PARENT, PROBABILITY = (
-    "error",
+TIMEOUT, ERROR, P99, FORCED, PARENT, PROBABILITY = (
     "timeout",
+    "error",
     "p99",
     "forced",
     "parent",

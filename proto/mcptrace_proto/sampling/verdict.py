@@ -1,6 +1,6 @@
-"""The verdict on one trace: critical, over p99, already sampled, or by probability.
+"""The verdict on one trace: critical, over p99, forced, or by probability.
 
-    forced ─▶ critical (error, timeout) ─▶ p99 ─▶ kept upstream for a reason ─▶ R >= T
+    timeout ─▶ error ─▶ p99 (found here, or stated by a sampler before us) ─▶ forced ─▶ R >= T
 
 Pure: time is an argument.  Not thread-safe; one caller at a time.
 
