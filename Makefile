@@ -10,12 +10,10 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.stamp
 GROUPS := torch triton vllm
-EXTRA_torch := pytorch
-EXTRA_triton := triton
-EXTRA_vllm := vllm
 UPPER_torch := TORCH
 UPPER_triton := TRITON
 UPPER_vllm := VLLM
+INSTALL_vllm := --no-deps
 HEAVY := needs_node or needs_torch or needs_triton or needs_vllm
 
 .PHONY: setup demo test lint types bench fmt check docs test-wheel test-node $(GROUPS:%=test-%)
@@ -73,14 +71,13 @@ tests/node/node_modules/.stamp: tests/node/package-lock.json
 	npm ci --silent --prefix tests/node
 	@touch $@
 
-$(GROUPS:%=test-%): test-%:
-	@if grep -rqs --include='test_*.py' needs_$* tests; then \
-		$(MAKE) .venv-$*/.stamp && \
-		MCPTRACE_REQUIRE_$(UPPER_$*)=1 .venv-$*/bin/python -m pytest -q -m needs_$*; \
-	else echo "no test needs $*"; fi
+# The adapters against the real frameworks, each in an environment of its own.
+$(GROUPS:%=test-%): test-%: .venv-%/.stamp
+	MCPTRACE_REQUIRE_$(UPPER_$*)=1 .venv-$*/bin/python -m pytest -q -m needs_$* tests/adapters
 
-.venv-%/.stamp: pyproject.toml
-	$(PY) -m venv .venv-$*
+.venv-%/.stamp: pyproject.toml tests/requirements/%.txt
+	$(PY) -m venv --clear .venv-$*
 	.venv-$*/bin/python -m pip install -q --upgrade 'pip>=25.1'
-	.venv-$*/bin/python -m pip install -q --group test -e '.[collector,grpc,$(EXTRA_$*)]'
+	.venv-$*/bin/python -m pip install -q $(INSTALL_$*) -r tests/requirements/$*.txt
+	.venv-$*/bin/python -m pip install -q --group test -e '.[collector,grpc]'
 	@touch $@

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import mcptrace_pytorch
 import pytest
 
+import mcptrace_pytorch
 from mcptrace.testing import Capture, captured_spans
 from mcptrace_proto import schema
 

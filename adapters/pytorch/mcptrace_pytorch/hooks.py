@@ -59,13 +59,17 @@ def install(tracer_provider: Any = None) -> None:
 
 
 def uninstall() -> None:
-    """Put back what was there; where somebody has patched over us, only pass through."""
+    """Put back what was there.  Where somebody has patched over us we stay, and pass through."""
     with _State.lock:
         _State.active = False
-        for owner, name, before, ours in _State.patched:
+        buried = []
+        for patched in _State.patched:
+            owner, name, before, ours = patched
             if owner.__dict__.get(name) is ours:
                 setattr(owner, name, before)
-        _State.patched.clear()
+            else:
+                buried.append(patched)
+        _State.patched[:] = buried
 
 
 def _imported(module: ModuleType) -> None:

@@ -1,0 +1,164 @@
+"""Where the adapter touches vLLM: ``LLM.generate`` and ``LLM.chat``.
+
+    LLM.generate            the call: a plain span, current while the engine runs
+    ├─ text_completion m    one inference span for each prompt
+    └─ text_completion m
+
+What always holds:
+  * results and exceptions are vLLM's own;
+  * the spans of the prompts are made when the call returns, from what vLLM measured; a call
+    that fails has one inference span, failed, because vLLM then answers none of its prompts.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import threading
+import time
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any
+
+import wrapt
+
+import mcptrace
+from mcptrace.guard import guard
+from mcptrace.inference import InferenceSpan
+from mcptrace_vllm import compat, spans
+
+SCOPE = "mcptrace_vllm"
+
+logger = logging.getLogger("mcptrace")
+
+_inside_call: ContextVar[bool] = ContextVar("mcptrace_vllm_inside_call", default=False)
+
+
+class _State:
+    """Process-wide: what is patched, and whose provider makes the spans."""
+
+    lock = threading.RLock()
+    active = False
+    awaited = False
+    tracer_provider: Any = None
+    patched: list[tuple[Any, str, Any, Any]] = []  # noqa: RUF012 - class, name, before, ours
+
+
+def install(tracer_provider: Any = None) -> None:
+    """Trace requests from now on, with ``init``'s provider unless another one is given."""
+    with _State.lock:
+        _State.tracer_provider = tracer_provider
+        _State.active = True
+        module = sys.modules.get(compat.MODULE)
+        if module is not None:
+            _patch(module)
+        elif not _State.awaited:
+            _State.awaited = True
+            wrapt.register_post_import_hook(_imported, compat.MODULE)
+
+
+def uninstall() -> None:
+    """Put back what was there.  Where somebody has patched over us we stay, and pass through."""
+    with _State.lock:
+        _State.active = False
+        buried = []
+        for patched in _State.patched:
+            owner, name, before, ours = patched
+            if owner.__dict__.get(name) is ours:
+                setattr(owner, name, before)
+            else:
+                buried.append(patched)
+        _State.patched[:] = buried
+
+
+def _imported(module: ModuleType) -> None:
+    with _State.lock:
+        if _State.active:
+            _patch(module)
+
+
+def _patch(module: ModuleType) -> None:
+    with guard("vllm adapter"):
+        reason = compat.refusal(str(getattr(sys.modules["vllm"], "__version__", "")))
+        if reason:
+            logger.warning("mcptrace: %s", reason)
+            return
+        owner = getattr(module, compat.CLASS)
+        for name in compat.METHODS:
+            before = owner.__dict__.get(name)
+            if before is None or any(done[:2] == (owner, name) for done in _State.patched):
+                continue
+            ours = wrapt.FunctionWrapper(before, functools.partial(_traced, name))
+            setattr(owner, name, ours)
+            _State.patched.append((owner, name, before, ours))
+
+
+def _traced(method: str, wrapped: Any, llm: Any, args: Any, kwargs: Any) -> Any:
+    tracer = _tracer()
+    if tracer is None or _inside_call.get():
+        return wrapped(*args, **kwargs)
+    name, operation = _model_name(llm), compat.METHODS[method]
+    began_unix_nano = time.time_ns()
+    token = _inside_call.set(True)
+    try:
+        with tracer.start_as_current_span(f"{compat.CLASS}.{method}") as call:
+            try:
+                outputs = wrapped(*args, **kwargs)
+            except BaseException as error:
+                tracer.start_inference(
+                    name, operation, provider=spans.PROVIDER, start_time=began_unix_nano
+                ).fail(error)
+                raise
+            with guard("vllm adapter"):
+                call.set_attribute(spans.REQUESTS, len(outputs))
+                for output in outputs:
+                    _record(tracer, name, operation, began_unix_nano, spans.request(output))
+    finally:
+        _inside_call.reset(token)
+    return outputs
+
+
+def _tracer() -> mcptrace.Tracer | None:
+    """None where neither ``init`` nor the program has set up a provider of ours."""
+    if not _State.active:
+        return None
+    provider = _State.tracer_provider or mcptrace
+    tracer = provider.get_tracer(SCOPE, mcptrace.__version__)
+    return tracer if isinstance(tracer, mcptrace.Tracer) else None
+
+
+def _model_name(llm: Any) -> str:
+    name = "unknown"
+    with guard("vllm adapter"):
+        name = spans.model_name(llm)
+    return name
+
+
+def _record(
+    tracer: mcptrace.Tracer,
+    name: str,
+    operation: str,
+    began_unix_nano: int,
+    request: spans.Request,
+) -> None:
+    """The inference span of one prompt, at the time when vLLM worked on it."""
+    start = request.arrival_unix_nano or began_unix_nano
+    span = tracer.start_inference(
+        name,
+        operation,
+        provider=spans.PROVIDER,
+        request_id=request.request_id,
+        queue_ms=request.queue_ms,
+        attributes=request.attributes,
+        start_time=start,
+    )
+    if not isinstance(span, InferenceSpan):
+        return
+    span.inference.ttft_ms = request.ttft_ms
+    span.record_tokens(
+        input=request.input_tokens, output=request.output_tokens, cached=request.cached_tokens
+    )
+    latency = request.latency_ms
+    end = None if latency is None else start + round(latency * 1e6)
+    span.finish(request.finish_reason, latency, end)
