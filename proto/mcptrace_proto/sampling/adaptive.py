@@ -163,4 +163,5 @@ class AdaptiveRate:
         if rate <= self._rate_min:
             return self._rate_min
         steps = round(math.log2(self._rate_max / rate) * STEPS_PER_OCTAVE)
-        return max(self._rate_max * 2.0 ** (-steps / STEPS_PER_OCTAVE), self._rate_min)
+        step: float = self._rate_max * 2.0 ** (-steps / STEPS_PER_OCTAVE)
+        return max(step, self._rate_min)
