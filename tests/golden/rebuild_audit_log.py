@@ -87,6 +87,7 @@ def _lines(chain: AuditChain) -> list[AuditLine]:
     setup = configuration_fields("0.1.0", "durability: disk\n")
     other_setup = configuration_fields("0.1.0", "durability: memory\n")
     minute = _START + 60 * _SECOND
+    unclean = {"journal_records": 2, "audit_log": ["cut 17 bytes of an unfinished append"]}
     out = {("tiny/chat", "probability"): 90, ("tiny/embed", "probability"): 4}
     return [
         chain.next("start", setup, _START),
@@ -94,7 +95,7 @@ def _lines(chain: AuditChain) -> list[AuditLine]:
         chain.next_inference(_server_span(), probability, _START + _SECOND),
         chain.next("sampled_out", sampled_out_fields(out, _START, minute), minute),
         chain.next("config_change", other_setup, _START + 61 * _SECOND),
-        chain.next("recovery", {"cut_bytes": 17, "rehashed_records": 2}, _START + 62 * _SECOND),
+        chain.next("recovery", unclean, _START + 62 * _SECOND),
         chain.next("stop", other_setup, _START + 63 * _SECOND),
     ]
 

@@ -153,6 +153,22 @@ def test_an_audit_line_is_an_audit_record(pool, kind: str) -> None:
     assert _plain(back) == _said(decode_record(LINES[kind]))
 
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "audit-log"
+GOLDEN_LINES = [
+    line
+    for segment in sorted(GOLDEN.glob("segment-*.jsonl"))
+    for line in segment.read_bytes().splitlines()
+]
+
+
+@pytest.mark.parametrize("line", GOLDEN_LINES, ids=lambda line: decode_record(line)["kind"])
+def test_a_line_of_the_golden_log_is_an_audit_record(pool, line: bytes) -> None:
+    back = json_format.MessageToDict(
+        _parsed(pool, "AuditRecord", line), preserving_proto_field_name=True
+    )
+    assert _plain(back) == _said(decode_record(line))
+
+
 def _said(value):
     """A line's values without those that mean "not known" or nothing."""
     if isinstance(value, dict):
