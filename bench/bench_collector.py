@@ -145,9 +145,8 @@ def main() -> None:
     arguments.add_argument("--spans", type=int, default=20_000)
     options = arguments.parse_args()
     draw = random.Random(1)
-    print(
-        f"{'spans/request':>14} {'durability':<11}{'CPU µs/span':>12}{'p99 call ms':>13}{'peak MiB':>10}"
-    )
+    titles = ("spans/request", "durability", "CPU µs/span", "p99 call ms", "peak MiB")
+    print("{:>14} {:<11}{:>12}{:>13}{:>10}".format(*titles))
     for per_request in (10, 100, 512):
         requests = max(2, options.spans // per_request // (10 if per_request == 10 else 1))
         bodies = [body(per_request, draw) for _ in range(requests)]

@@ -134,7 +134,8 @@ def main() -> None:
         for variant in variants if number % 2 else reversed(variants):
             before = Sink.spans
             process = running[variant]
-            assert process.stdin and process.stdout
+            assert process.stdin
+            assert process.stdout
             process.stdin.write(f"{options.requests}\n")
             process.stdin.flush()
             figures = json.loads(process.stdout.readline())
