@@ -1,13 +1,14 @@
 """A second opinion on the wire: the official opentelemetry-proto messages and protobuf.
 
 Turns records of model.py into official messages and back without any code of ours, and
-compares exactly: 1, 1.0 and True are three values, doubles are equal when their bits are.
+compares exactly: 1, 1.0 and True are three values, 0.0 and -0.0 are two, and NaN is NaN.
 """
 
 from __future__ import annotations
 
 import base64
 import dataclasses
+import math
 import struct
 from typing import Any
 
@@ -43,7 +44,7 @@ def exact(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: exact(item) for key, item in value.items()}
     if isinstance(value, float):
-        return "float", struct.pack("<d", value)
+        return "float", struct.pack("<d", math.nan if math.isnan(value) else value)
     return type(value).__name__, value
 
 

@@ -74,7 +74,8 @@ def load(body: bytes) -> Object:
             parse_constant=_refuse_constant,
         )
     except json.JSONDecodeError as error:
-        raise DecodeError(error.msg, len(text[: error.pos].encode())) from None
+        reason = error.msg.removesuffix(" at")  # some of the messages expect a position next
+        raise DecodeError(reason, len(text[: error.pos].encode())) from None
     except RecursionError:
         raise DecodeError("JSON nested too deeply", 0) from None
     if not isinstance(value, dict):

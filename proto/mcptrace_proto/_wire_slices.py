@@ -37,7 +37,7 @@ def split_request(body: bytes, limits: Limits = DEFAULT_LIMITS) -> list[RawSpans
 
 
 def _split_resource_spans(buf: bytes, pos: int, end: int, counter: Counter) -> list[RawSpans]:
-    resource = b""
+    resource: list[bytes] = []  # messages merge by being concatenated
     schema_url = ""
     scope_spans: list[tuple[int, int]] = []
     for tag, _, start, stop in fields(buf, pos, end):
@@ -45,10 +45,10 @@ def _split_resource_spans(buf: bytes, pos: int, end: int, counter: Counter) -> l
             counter.group()
             scope_spans.append((start, stop))
         elif tag == tags.GROUP_SOURCE:
-            resource += buf[start:stop]  # messages merge by being concatenated
+            resource.append(buf[start:stop])
         elif tag == tags.GROUP_SCHEMA_URL:
             schema_url = _text(buf, start, stop)
-    of_resource = SpanSource(resource, schema_url)
+    of_resource = SpanSource(b"".join(resource), schema_url)
     return [
         _split_scope_spans(buf, start, stop, of_resource, counter) for start, stop in scope_spans
     ]
@@ -57,7 +57,7 @@ def _split_resource_spans(buf: bytes, pos: int, end: int, counter: Counter) -> l
 def _split_scope_spans(
     buf: bytes, pos: int, end: int, of_resource: SpanSource, counter: Counter
 ) -> RawSpans:
-    scope = b""
+    scope: list[bytes] = []
     schema_url = ""
     spans: list[bytes] = []
     for tag, _, start, stop in fields(buf, pos, end):
@@ -65,10 +65,11 @@ def _split_scope_spans(
             counter.span()
             spans.append(buf[start:stop])
         elif tag == tags.GROUP_SOURCE:
-            scope += buf[start:stop]
+            scope.append(buf[start:stop])
         elif tag == tags.GROUP_SCHEMA_URL:
             schema_url = _text(buf, start, stop)
-    return RawSpans(replace(of_resource, scope=scope, scope_schema_url=schema_url), spans)
+    source = replace(of_resource, scope=b"".join(scope), scope_schema_url=schema_url)
+    return RawSpans(source, spans)
 
 
 def join_request(groups: Iterable[RawSpans]) -> bytes:

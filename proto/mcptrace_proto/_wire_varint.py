@@ -175,9 +175,18 @@ def fields(buf: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int, int]
     """
     while pos < end:
         begin = pos
-        tag, pos = read_tag(buf, pos, end)
+        # Most tags and lengths are one byte; the rest go the long way.
+        tag = buf[pos]
+        if 8 <= tag < 0x80:
+            pos += 1
+        else:
+            tag, pos = read_tag(buf, pos, end)
         if tag & 7 == DELIMITED:
-            value_start, pos = read_delimited(buf, pos, end)
+            if pos < end and buf[pos] < 0x80 and pos + buf[pos] < end:
+                value_start = pos + 1
+                pos = value_start + buf[pos]
+            else:
+                value_start, pos = read_delimited(buf, pos, end)
         else:
             value_start = pos
             pos = skip(buf, tag, pos, end)
