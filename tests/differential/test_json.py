@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from oracle import exact, groups_of, otlp_json, parse_otlp_json, request_message
-from strategies import enums, int64, mutated, requests, texts
+from strategies import enums, int64, mutated, requests, texts, uint32, uint64
 
 from mcptrace_proto.json import (
     decode_request_json,
@@ -108,13 +108,29 @@ _odd = st.one_of(
     st.just({}),
 )
 
+_right = {
+    "boolValue": st.booleans(),
+    "intValue": int64 | int64.map(str),
+    "doubleValue": st.floats(allow_nan=False, allow_infinity=False),
+    "bytesValue": st.binary(max_size=4).map(lambda raw: base64.b64encode(raw).decode()),
+    "startTimeUnixNano": uint64.map(str),
+    "endTimeUnixNano": uint64,
+    "timeUnixNano": uint64.map(str),
+    **dict.fromkeys(["traceId", "spanId", "parentSpanId"], st.binary(max_size=9).map(bytes.hex)),
+    **dict.fromkeys(["kind", "code"], enums),
+    **dict.fromkeys(["flags", "droppedAttributesCount", "droppedEventsCount"], uint32),
+    "droppedLinksCount": uint32.map(str),
+}
+
 
 @st.composite
 def documents(draw: st.DrawFn, name: str = "", within: str = "", depth: int = 0) -> Any:
     """Objects with OTLP's field names; most values are of the right type, some are not."""
     shape = {"arrayValue": "value", "kvlistValue": "attributes"}.get(within, name)
-    if shape not in FIELDS or depth > 12 or draw(st.integers(0, 30)) == 0:
+    if draw(st.integers(0, 30)) == 0:
         return draw(_odd)
+    if shape not in FIELDS or depth > 12:
+        return draw(_right.get(name, texts))
     most = 3 if depth else 1
     fields = {}
     for field in draw(st.lists(st.sampled_from(FIELDS[shape]), max_size=most, unique=True)):
