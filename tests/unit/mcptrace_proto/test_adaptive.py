@@ -155,6 +155,13 @@ def test_a_clock_that_steps_back_counts_as_no_time():
     assert sum(kept[10:]) / 20 == pytest.approx(10.0, rel=0.2)
 
 
+def test_rates_recover_after_a_clock_stepped_back():
+    rates = AdaptiveRate(10.0)
+    run(rates, {"k": 5000.0}, 10_000.0, 10_010.0)
+    run(rates, {"k": 20.0}, 10.0, 70.0)
+    assert rates.rates()["k"] > 0.01
+
+
 def test_neighbours_share_a_threshold():
     rates = AdaptiveRate(10.0)
     run(rates, {"k": 500.0}, 0.0, 30.0)

@@ -7,14 +7,13 @@ import random
 import pytest
 
 from mcptrace_proto.model import STATUS_ERROR, SpanData
-from mcptrace_proto.sampling.decision import Decision
+from mcptrace_proto.sampling.decision import Decision, sampling_attributes
 from mcptrace_proto.sampling.threshold import MAX, adjusted_count, threshold_from_probability
 from mcptrace_proto.sampling.verdict import (
     KEY_CHARS_MAX,
     SamplingSettings,
     TraceSampler,
     budget_key,
-    sampling_attributes,
 )
 from mcptrace_proto.schema import InferenceSpan
 
@@ -87,6 +86,15 @@ def test_a_threshold_that_was_applied_before_us_is_never_lowered():
     # What was thinned cannot be called whole, not even where all that arrives is kept.
     assert decide(failed(), LOW, "ot=th:8") == Decision(True, "error", HALF, 2.0, "tiny|chat")
     assert decide(failed(), LOW, "ot=th:0") == Decision(True, "error", 0, 1.0, "tiny|chat")
+
+
+def test_a_thinned_trace_is_charged_as_those_that_it_stands_for():
+    whole, thinned = TraceSampler(SamplingSettings()), TraceSampler(SamplingSettings())
+    for number in range(3000):
+        whole.decide(LOW, "", inference(), number / 100)
+        thinned.decide(LOW, "ot=th:e666", inference(), number / 100)
+    assert whole.rates() == {"tiny|chat": pytest.approx(0.1, rel=0.1)}
+    assert thinned.rates() == {"tiny|chat": pytest.approx(0.01, rel=0.1)}
 
 
 def test_one_trace_in_a_hundred_is_over_p99_and_ordinary_ones_are_not():
