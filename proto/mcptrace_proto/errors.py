@@ -1,8 +1,8 @@
 """Errors of the wire.
 
-    WireError
-    ├── DecodeError(reason, position)   the bytes are not what they claim to be: never retry
-    └── TooLarge(what, size, limit)     a stated limit would be passed: never retry
+WireError
+├── DecodeError(reason, position)   the bytes are not what they claim to be: never retry
+└── TooLarge(what, size, limit)     a stated limit would be passed: never retry
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+
 from mcptrace_proto.retry import (
     RETRY_AFTER_SECONDS_MAX,
     backoff_delays,
