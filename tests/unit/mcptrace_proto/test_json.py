@@ -211,7 +211,7 @@ def test_a_bad_attribute_value_is_refused_with_its_path(any_value: str, reason: 
 def test_text_that_is_not_a_request_is_refused(body: bytes, reason: str, position: int) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_request_json(body)
-    assert (caught.value.reason.removesuffix(" at"), caught.value.position) == (reason, position)
+    assert (caught.value.reason, caught.value.position) == (reason, position)
     with pytest.raises(DecodeError):
         decode_response_json(body.replace(b'{"resourceSpans"', b'{"partialSuccess"'))
 
