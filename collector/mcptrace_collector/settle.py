@@ -15,8 +15,8 @@ from mcptrace_collector.audit import AuditChain, finish_span, sampled_out_fields
 from mcptrace_collector.durable import Balance
 from mcptrace_collector.pipeline import DecidedTrace, Settlement, SpanRecord
 from mcptrace_proto import semconv, wire
-from mcptrace_proto.model import Attributes, RawSpans, SpanSource
-from mcptrace_proto.sampling.decision import SAMPLED_OUT, Decision
+from mcptrace_proto.model import RawSpans, SpanSource
+from mcptrace_proto.sampling.decision import SAMPLED_OUT, Decision, sampling_attributes
 from mcptrace_proto.sampling.threshold import with_threshold
 
 # What one queue item holds at most; senders put items together again up to their own bounds.
@@ -116,10 +116,7 @@ def state_sampling(record: SpanRecord, decision: Decision) -> None:
     if trace_state != data.trace_state:
         record.raw = wire.set_trace_state(record.raw, trace_state)
         data.trace_state = trace_state
-    wanted: Attributes = {
-        semconv.SAMPLING_REASON: decision.reason,
-        semconv.SAMPLING_ADJUSTED_COUNT: decision.adjusted_count,
-    }
+    wanted = sampling_attributes(decision)
     missing = {name: value for name, value in wanted.items() if data.attributes.get(name) != value}
     # A collector before this one signed off in its own log; ours is the one to be checked here.
     stale = {semconv.AUDIT_LEAF_HASH, semconv.AUDIT_LOG_INDEX, *missing} & data.attributes.keys()

@@ -16,9 +16,14 @@ from mcptrace.clock import Clock
 from mcptrace.guard import Counters, guard, warn_rarely
 from mcptrace.local_trace import LocalTrace
 from mcptrace.sampling import Sampler
-from mcptrace_proto import semconv
 from mcptrace_proto.model import STATUS_ERROR, SpanData
-from mcptrace_proto.sampling.decision import CRITICAL_REASONS, FORCED, SAMPLED_OUT, Decision
+from mcptrace_proto.sampling.decision import (
+    CRITICAL_REASONS,
+    FORCED,
+    SAMPLED_OUT,
+    Decision,
+    sampling_attributes,
+)
 from mcptrace_proto.sampling.threshold import with_threshold
 from mcptrace_proto.schema import (
     Enforcement,
@@ -155,6 +160,4 @@ def _stamp(data: SpanData, verdict: Decision, states: dict[str, str]) -> None:
         state = with_threshold(data.trace_state, verdict.threshold)
         states[data.trace_state] = state
     data.trace_state = state
-    data.attributes[semconv.SAMPLING_REASON] = verdict.reason
-    if verdict.threshold is not None:
-        data.attributes[semconv.SAMPLING_ADJUSTED_COUNT] = verdict.adjusted_count
+    data.attributes.update(sampling_attributes(verdict))

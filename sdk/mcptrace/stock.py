@@ -35,7 +35,12 @@ from mcptrace.processor import EXPORTED, count_result
 from mcptrace.sampling import Rule, Sampler, Start, TraceEndSampler, View, build_sampler
 from mcptrace.stock_records import encode_readable, encode_readable_json, rewritten, span_data
 from mcptrace_proto import semconv
-from mcptrace_proto.sampling.decision import CRITICAL_REASONS, SAMPLED_OUT, Decision
+from mcptrace_proto.sampling.decision import (
+    CRITICAL_REASONS,
+    SAMPLED_OUT,
+    Decision,
+    sampling_attributes,
+)
 from mcptrace_proto.sampling.threshold import with_threshold
 from mcptrace_proto.schema import (
     Enforcement,
@@ -250,9 +255,7 @@ class McpTraceSpanProcessor(SpanProcessor):
                     self.counters.add("schema_refused")
                     continue
                 data.attributes.update(violation_attributes(found, data.attributes))
-            data.attributes[semconv.SAMPLING_REASON] = verdict.reason
-            if verdict.threshold is not None:
-                data.attributes[semconv.SAMPLING_ADJUSTED_COUNT] = verdict.adjusted_count
+            data.attributes.update(sampling_attributes(verdict))
             state = with_threshold(data.trace_state, verdict.threshold)
             kept.append(rewritten(span, data.attributes, state))
         return kept

@@ -13,13 +13,28 @@ that cannot read one of them would refuse the batch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mcptrace_collector.errors import BadRequest, RequestTooLarge
 from mcptrace_collector.pipeline import Admitted, Origin, SpanRecord
 from mcptrace_proto import wire
 from mcptrace_proto.errors import DecodeError, TooLarge
 from mcptrace_proto.json import decode_request_json
 from mcptrace_proto.limits import DEFAULT_LIMITS, Limits
-from mcptrace_proto.model import SPAN_ID_BYTES, TRACE_ID_BYTES, Attributes, RawSpans, SpanData
+from mcptrace_proto.model import (
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    Attributes,
+    AttributeValue,
+    RawSpans,
+    SpanData,
+)
+
+
+# An empty event takes two bytes on the wire and a hundred times that when decoded, so that a
+# bound on bytes alone would not bound memory.  Requests as people send them have some
+# twenty items in a span and reach this at 60 MiB.
+REQUEST_ITEMS_MAX = 2_000_000
 
 
 def admit(body: bytes, limits: Limits = DEFAULT_LIMITS) -> Admitted:
@@ -52,6 +67,7 @@ def admit_json(body: bytes, limits: Limits = DEFAULT_LIMITS) -> Admitted:
 
 def _admit(body: bytes, groups: list[RawSpans], limits: Limits) -> Admitted:
     admitted = Admitted(body, [])
+    items = 0
     resources: dict[bytes, Attributes] = {}
     scopes: set[bytes] = set()
     for group in groups:
@@ -68,6 +84,10 @@ def _admit(body: bytes, groups: list[RawSpans], limits: Limits) -> Admitted:
                 cause = _cause(data)
             except TooLarge as error:
                 cause = f"the {error}"
+            else:
+                items += _items(data)
+                if items > REQUEST_ITEMS_MAX:
+                    raise TooLarge("number of items in the spans", items, REQUEST_ITEMS_MAX)
             if cause:
                 admitted.rejected += 1
                 admitted.message = admitted.message or f"span refused: {cause}"
@@ -100,3 +120,22 @@ def _wrong_id(name: str, value: bytes, length: int) -> str:
 def _wrong_length(name: str, value: bytes, length: int) -> str:
     """An id that may be left out."""
     return f"{name} has {len(value)} bytes, not {length}" if len(value) not in (0, length) else ""
+
+
+def _items(span: SpanData) -> int:
+    """Attributes, events, links and the values nested in them: what costs memory by itself."""
+    items = len(span.attributes) + _nested(span.attributes)
+    for part in (*span.events, *span.links):
+        items += 1 + len(part.attributes) + _nested(part.attributes)
+    return items
+
+
+def _nested(values: Mapping[str, AttributeValue]) -> int:
+    items = 0
+    open_values = [value for value in values.values() if isinstance(value, list | dict)]
+    while open_values:
+        value = open_values.pop()
+        items += len(value)
+        inner = value.values() if isinstance(value, dict) else value
+        open_values += [each for each in inner if isinstance(each, list | dict)]
+    return items

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mcptrace_proto import semconv
+from mcptrace_proto.model import Attributes
+
 # Reasons, in the order in which they win.
 TIMEOUT, ERROR, P99, FORCED, PARENT, PROBABILITY = (
     "timeout",
@@ -31,3 +34,11 @@ class Decision:
     threshold: int | None
     adjusted_count: float
     key: str
+
+
+def sampling_attributes(decision: Decision) -> Attributes:
+    """What a kept span says of its verdict."""
+    said: Attributes = {semconv.SAMPLING_REASON: decision.reason}
+    if decision.threshold is not None:
+        said[semconv.SAMPLING_ADJUSTED_COUNT] = decision.adjusted_count
+    return said

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcptrace_proto import semconv
-from mcptrace_proto.model import Attributes, SpanData
+from mcptrace_proto.model import SpanData
 from mcptrace_proto.sampling.adaptive import AdaptiveRate
 from mcptrace_proto.sampling.critical import critical_reason
 from mcptrace_proto.sampling.decision import (
@@ -122,14 +122,6 @@ def budget_key(spans: Sequence[View]) -> str:
     root = next((span for span, _ in spans if not any(span.parent_span_id)), None)
     name = (root or spans[0][0]).name if spans else ""
     return f"|{name}"[:KEY_CHARS_MAX]
-
-
-def sampling_attributes(decision: Decision) -> Attributes:
-    """What a kept span says of its verdict."""
-    said: Attributes = {semconv.SAMPLING_REASON: decision.reason}
-    if decision.threshold is not None:
-        said[semconv.SAMPLING_ADJUSTED_COUNT] = decision.adjusted_count
-    return said
 
 
 def _stated_reason(span: SpanData) -> str | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,16 @@ from mcptrace_collector.pipeline import Origin
 from mcptrace_collector.receivers.admit import admit, admit_json
 from mcptrace_proto import wire
 from mcptrace_proto.limits import Limits
-from mcptrace_proto.model import Link, Resource, ResourceSpans, Scope, ScopeSpans, SpanData
+from mcptrace_proto.model import (
+    AttributeValue,
+    Event,
+    Link,
+    Resource,
+    ResourceSpans,
+    Scope,
+    ScopeSpans,
+    SpanData,
+)
 
 GOOD = SpanData(trace_id=bytes(15) + b"\1", span_id=bytes(7) + b"\1", name="good")
 
@@ -146,3 +156,25 @@ def test_json_over_a_limit_is_a_request_too_large() -> None:
     body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{},{}]}]}]}'
     with pytest.raises(RequestTooLarge, match="number of spans"):
         admit_json(body, Limits(max_spans=1))
+
+
+def test_a_request_of_empty_events_is_refused_before_it_fills_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nested: AttributeValue = [[1, 2], {"a": [3]}]
+    full = SpanData(
+        trace_id=b"t" * 16,
+        span_id=b"s" * 8,
+        attributes={"list": nested},
+        events=[Event(attributes={"a": 1}), Event()],
+        links=[Link()],
+    )
+    body = wire.encode_request([ResourceSpans(scope_spans=[ScopeSpans(spans=[full])])])
+    # 1 attribute, 6 values nested in it, 2 events with 1 attribute, 1 link
+    # The package re-exports the function under the name of its module.
+    module = sys.modules["mcptrace_collector.receivers.admit"]
+    monkeypatch.setattr(module, "REQUEST_ITEMS_MAX", 11)
+    assert len(admit(body).records) == 1
+    monkeypatch.setattr(module, "REQUEST_ITEMS_MAX", 10)
+    with pytest.raises(RequestTooLarge, match="number of items in the spans is 11"):
+        admit(body)
