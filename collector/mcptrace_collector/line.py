@@ -98,9 +98,15 @@ class Line:
 
     # -- in: called by the receivers -------------------------------------------------------
 
+    @property
+    def backlogged(self) -> bool:
+        """Whether so much waits to be settled that nothing more is taken."""
+        # While settling stalls nothing leaves the table either: what it has too much is backlog.
+        return self._decided_bytes + self._table.bytes_over > self._backlog_bytes_max
+
     async def consume(self, body: bytes, *, transport: str, json: bool) -> Admitted:
         """Admit one request; see pipeline.Intake for what is raised."""
-        if self._decided_bytes > self._backlog_bytes_max:
+        if self.backlogged:
             raise Retryable("verdicts wait to be written", STALLED_RETRY_SECONDS)
         admitted = admit_json(body) if json else admit(body)
         if admitted.rejected:

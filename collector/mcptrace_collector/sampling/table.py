@@ -24,6 +24,7 @@ from mcptrace_collector.pipeline import SpanRecord
 # tracemalloc over inference spans of 300 to 3000 bytes).
 SPAN_OVERHEAD_BYTES = 1500
 DECODED_FACTOR = 4
+ITEM_OVERHEAD_BYTES = 250  # an event or a link, of which an empty one has hardly any bytes
 
 # opentelemetry-proto SpanFlags: CONTEXT_HAS_IS_REMOTE_MASK and CONTEXT_IS_REMOTE_MASK
 _HAS_IS_REMOTE, _IS_REMOTE = 0x100, 0x200
@@ -43,7 +44,8 @@ class OpenTrace:
 
 def estimated_bytes(record: SpanRecord) -> int:
     """What a held span costs in memory, in bytes."""
-    return SPAN_OVERHEAD_BYTES + DECODED_FACTOR * len(record.raw)
+    items = len(record.data.events) + len(record.data.links)
+    return SPAN_OVERHEAD_BYTES + DECODED_FACTOR * len(record.raw) + ITEM_OVERHEAD_BYTES * items
 
 
 def is_local_root(record: SpanRecord) -> bool:
@@ -71,6 +73,11 @@ class TraceTable:
 
     def __len__(self) -> int:
         return len(self._traces)
+
+    @property
+    def bytes_over(self) -> int:
+        """What is held beyond the bound until ``overflow`` is called."""
+        return max(0, self.bytes_held - self._bytes_max)
 
     def holds(self, trace_id: bytes) -> bool:
         return trace_id in self._traces

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,24 @@ def test_an_unwritten_backlog_makes_clients_wait(tmp_path: Path) -> None:
         await rig.send(span(LOW_R, 3))
 
     run(tmp_path, test, backlog_bytes=100)
+
+
+def test_while_settling_stalls_the_table_keeps_its_bound_too(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        rig.room = False
+        await rig.send(span(LOW_R, 1))
+        rig.clock.now += 2
+        settling = asyncio.create_task(rig.line.settle_due())
+        await asyncio.sleep(0)
+        for number in range(1, 30):
+            with suppress(Retryable):
+                await rig.send(span(bytes(15) + bytes([number]), number))
+        assert 1 < rig.store.balance.held < 29
+        rig.room = True
+        await settling
+        await rig.send(span(LOW_R, 3))
+
+    run(tmp_path, test, table_bytes=20_000, backlog_bytes=20_000)
 
 
 def test_what_was_sampled_out_is_recorded_in_the_audit_log_once(tmp_path: Path) -> None:
