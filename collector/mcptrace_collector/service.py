@@ -48,7 +48,7 @@ BACKLOG_SHARE = 0.5
 def run(config: CollectorConfig) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code.
 
-    Raises CollectorError, OSError or sqlite3.Error when it cannot start.
+    Raises CollectorError or OSError when it cannot start.
     """
     return asyncio.run(_run(config))
 
@@ -60,13 +60,29 @@ async def _run(config: CollectorConfig) -> int:
         loop.add_signal_handler(number, stopping.set)
     service = Service(config, SystemClock())
     try:
-        await service.start()
-        log.info("mcptrace-collector is ready")
-        failed = await service.wait(stopping)
+        failed = False
+        if await start_unless_told_to_stop(service, stopping):
+            log.info("mcptrace-collector is ready")
+            failed = await service.wait(stopping)
     finally:
         await service.stop()
     print(balance_text(service.balance), file=sys.stderr, flush=True)
     return EXIT_FAILURE if failed else EXIT_OK
+
+
+async def start_unless_told_to_stop(service: Service, stopping: asyncio.Event) -> bool:
+    """Start; False when told to stop before that was done (on a full disk it takes for ever)."""
+    start = asyncio.create_task(service.start(), name="start")
+    stop = asyncio.create_task(stopping.wait())
+    await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if start.done():
+        await start
+        return True
+    log.warning("told to stop while starting")
+    start.cancel()
+    await asyncio.gather(start, return_exceptions=True)
+    return False
 
 
 class Service:
@@ -122,6 +138,7 @@ class Service:
             log.info("admin listens on %s", self._admin.endpoint)
         for record in unfinished:
             await self._line.replay(record.position, record.body, record.decided)
+            await asyncio.sleep(0)  # the admin server answers meanwhile
         self._line_task = asyncio.create_task(self._line.run(), name="line")
         for name, receiver in self._receivers.items():
             await receiver.start()
@@ -302,6 +319,10 @@ class Service:
         reasons = [] if self._ready else ["starting or stopping"]
         if not self._queue_has_room():
             reasons.append("a destination's queue is full")
+        if self._line.backlogged:
+            reasons.append("verdicts wait to be written")
+        if (no_room := self._store.no_room()) is not None:
+            reasons.append(no_room)
         return reasons
 
     def _watch(self, budget: ByteBudget) -> None:

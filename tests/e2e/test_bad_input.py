@@ -8,6 +8,7 @@ import http.client
 import os
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,8 @@ def test_a_full_disk_refuses_what_is_new_and_keeps_what_was_accepted(
         accepted += 1
     assert (status, accepted > 5) == (503, True)
     assert int(headers["Retry-After"]) >= 1
+    with pytest.raises(urllib.error.HTTPError, match="503"):  # and /readyz says so
+        running.get("/readyz")
     # Somebody else takes the rest of the disk as well.
     free = os.statvfs(small_disk)
     (small_disk / "other").write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - (1 << 20))))

@@ -5,6 +5,6 @@ several facts true together (docs/adr/0002-where-durability-begins.md).
 """
 
 from .database import Balance, JournalRecord, StoreLocked
-from .store import Store
+from .store import Store, StoreUnusable
 
-__all__ = ["Balance", "JournalRecord", "Store", "StoreLocked"]
+__all__ = ["Balance", "JournalRecord", "Store", "StoreLocked", "StoreUnusable"]

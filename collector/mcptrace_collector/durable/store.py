@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mcptrace_collector.errors import Retryable
+from mcptrace_collector.errors import CollectorError, Retryable
 from mcptrace_collector.pipeline import QueueItem, Settlement
 
 from .database import Balance, Database, JournalRecord
@@ -39,6 +39,10 @@ T = TypeVar("T")
 _Work = tuple[Callable[[Database], Any], "asyncio.Future[Any]"]
 
 
+class StoreUnusable(CollectorError):
+    """The database is damaged, not one of ours, or the disk refuses it."""
+
+
 class Store:
     """Owns the database; one per data directory.
 
@@ -50,13 +54,13 @@ class Store:
     def __init__(
         self, directory: Path | None, *, journal_bytes_max: int, disk_reserve_bytes: int = 0
     ) -> None:
-        """Open at once.  Raises StoreLocked, OSError or sqlite3.Error."""
+        """Open at once.  Raises StoreLocked, StoreUnusable or OSError."""
         self._directory = directory
         self._journal_bytes_max = journal_bytes_max
         self._disk_reserve_bytes = disk_reserve_bytes
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
-        self._database = Database(directory / DATABASE_FILE if directory else None)
+        self._database = _open(directory / DATABASE_FILE if directory else None)
         self._balance = self._database.balance()
         self._journal_bytes = self._balance.journal_bytes
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
@@ -92,9 +96,8 @@ class Store:
 
     async def journal(self, body: bytes, spans: int, transport: str) -> int:
         """Make one request durable.  Raises Retryable when there is no room for it."""
-        if self._journal_bytes + len(body) > self._journal_bytes_max:
-            raise Retryable("the receive journal is full", RETRY_AFTER_SECONDS)
-        self._require_disk(len(body))
+        if (reason := self.no_room(len(body))) is not None:
+            raise Retryable(reason, RETRY_AFTER_SECONDS)
         self._journal_bytes += len(body)  # the admitted, corrected to the durable at each commit
         return await self._submit(lambda db: db.journal(body, spans, transport))
 
@@ -123,13 +126,17 @@ class Store:
         """The books as of the last commit."""
         return self._balance
 
-    def _require_disk(self, body_bytes: int) -> None:
+    def no_room(self, body_bytes: int = 1) -> str | None:
+        """Why a request of so many bytes would not be taken now; None when it would."""
+        if self._journal_bytes + body_bytes > self._journal_bytes_max:
+            return "the receive journal is full"
         if self._directory is None or not self._disk_reserve_bytes:
-            return
+            return None
         stat = os.statvfs(self._directory)
         # A body is written twice, to the write-ahead log and to the table, then queued again.
         if stat.f_bavail * stat.f_frsize < self._disk_reserve_bytes + 4 * body_bytes:
-            raise Retryable("the disk under the data directory is nearly full", RETRY_AFTER_SECONDS)
+            return "the disk under the data directory is nearly full"
+        return None
 
     async def _submit(self, work: Callable[[Database], T]) -> T:
         assert self._loop is not None, "the store is not started"
@@ -190,3 +197,15 @@ class Store:
                 future.set_exception(error)
             else:
                 future.set_result(results[number])
+
+
+def _open(path: Path | None) -> Database:
+    try:
+        return Database(path)
+    except sqlite3.OperationalError as error:  # the disk is full, not writable, …
+        raise StoreUnusable(f"{path} cannot be used: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreUnusable(
+            f"{path} cannot be used: {error}; put a copy back, or move it away with the audit "
+            "log to begin anew"
+        ) from error

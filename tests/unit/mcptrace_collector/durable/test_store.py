@@ -7,7 +7,8 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from mcptrace_collector.durable import Store
+
+from mcptrace_collector.durable import Store, StoreUnusable
 from mcptrace_collector.durable.database import Database
 from mcptrace_collector.errors import Retryable
 from mcptrace_collector.pipeline import Origin, Settlement
@@ -76,6 +77,7 @@ def test_a_nearly_full_disk_is_retryable(tmp_path: Path) -> None:
         store = await started(tmp_path, disk_reserve_bytes=1 << 60)
         with pytest.raises(Retryable, match="nearly full"):
             await store.journal(b"x", 1, "http")
+        assert store.no_room() == "the disk under the data directory is nearly full"
         await store.close()
 
     asyncio.run(run())
@@ -138,3 +140,11 @@ def test_memory_durability_writes_no_file(tmp_path: Path, monkeypatch: pytest.Mo
 
     asyncio.run(run())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_database_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(
+        StoreUnusable, match=r"file is not a database; put a copy"
+    ):
+        Store(tmp_path, journal_bytes_max=1 << 20)
