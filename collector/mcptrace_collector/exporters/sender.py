@@ -80,14 +80,20 @@ class Sender:
         self._wake.set()
 
     async def shutdown(self, timeout_seconds: float) -> bool:
-        """Send what is queued within the deadline; False when something had to stay."""
+        """Send what is queued within the deadline; False when something had to stay.
+
+        Without a ``start`` there is nothing to wait for.
+        """
+        if self._task is None:
+            await self._exporter.shutdown()
+            return False
         self.wake()
         try:
             await asyncio.wait_for(self._idle.wait(), timeout_seconds)
             drained = True
         except asyncio.TimeoutError:
             drained = False
-        tasks = [task for task in [self._task, *self._deliveries] if task is not None]
+        tasks = [self._task, *self._deliveries]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

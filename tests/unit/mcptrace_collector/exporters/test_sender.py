@@ -104,6 +104,14 @@ def run(
     asyncio.run(asyncio.wait_for(whole(), 30.0))
 
 
+def test_a_sender_that_never_started_keeps_nobody_waiting() -> None:
+    async def test(line: Line) -> None:
+        await line.put(b"a")
+        assert not await asyncio.wait_for(line.sender.shutdown(3600.0), 5.0)
+
+    run(test, Destination())
+
+
 def test_what_was_queued_before_the_start_is_sent_in_one_batch() -> None:
     destination = Destination()
 
