@@ -81,14 +81,15 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _fetch(url: str) -> dict[str, Any]:
-    """GET one JSON object.  Raises OSError, HTTPException, or ValueError for anything else."""
+    """GET the figures of ``/status``.  Raises OSError, HTTPException, or ValueError otherwise."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("an endpoint begins with http:// or https://")
     with urllib.request.urlopen(url, timeout=STATUS_TIMEOUT_SECONDS) as answer:
         status = json.loads(answer.read(STATUS_BYTES_MAX))
-    if not isinstance(status, dict) or "held_spans" not in status:
+    figures = status.get("metrics") if isinstance(status, dict) else None
+    if not isinstance(figures, dict) or "held_spans" not in figures:
         raise ValueError("the answer has no figures of a collector")
-    return status
+    return figures
 
 
 def status_text(status: Mapping[str, Any]) -> str:

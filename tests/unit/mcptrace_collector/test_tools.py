@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcptrace_collector import tools
+from mcptrace_collector import report, tools
 from mcptrace_collector.admin import AdminServer
 from mcptrace_collector.durable import Balance
 from mcptrace_collector.telemetry import Telemetry
@@ -33,7 +33,10 @@ def ask(*arguments: str, books: Balance = BOOKS) -> int:
 
     async def session() -> int:
         server = AdminServer(
-            "127.0.0.1:0", not_ready=list, metrics=lambda: b"", status=telemetry.snapshot
+            "127.0.0.1:0",
+            not_ready=list,
+            metrics=lambda: b"",
+            status=lambda: report.status(books, telemetry),
         )
         await server.start()
         try:
