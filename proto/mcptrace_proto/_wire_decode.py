@@ -257,13 +257,16 @@ def _read_attribute(
     value: AttributeValue = None
     while pos < stop:
         tag = buf[pos]
-        if tag == tags.KEY_VALUE_KEY:
-            key, pos = read_text(buf, pos + 1, stop)
-        elif tag == tags.KEY_VALUE_VALUE:
-            start, pos = read_delimited(buf, pos + 1, stop)
-            value = _read_value(value, buf, start, pos, limits, depth)
+        if 8 <= tag < 0x80:
+            pos += 1
         else:
             tag, pos = read_tag(buf, pos, stop)
+        if tag == tags.KEY_VALUE_KEY:
+            key, pos = read_text(buf, pos, stop)
+        elif tag == tags.KEY_VALUE_VALUE:
+            start, pos = read_delimited(buf, pos, stop)
+            value = _read_value(value, buf, start, pos, limits, depth)
+        else:
             pos = skip(buf, tag, pos, stop)
     attributes[key] = value
     if len(attributes) > limits.max_attributes:

@@ -141,8 +141,10 @@ def test_a_known_field_of_a_foreign_wire_type_is_unknown() -> None:
     assert wire.decode_span(b"\x28\x05" + b"\x0d\x00\x00\x00\x00" + b"\x4b\x4c") == SpanData()
 
 
-def test_a_tag_may_be_written_in_long_form() -> None:
+def test_a_tag_may_be_written_in_long_form_anywhere() -> None:
     assert wire.decode_span(b"\xaa\x80\x00\x01n") == SpanData(name="n")
+    key, value = b"\x8a\x00\x01k", b"\x92\x80\x00\x03" + b"\x98\x00\x05"
+    assert wire.decode_span(delimited(0x4A, key, value)).attributes == {"k": 5}
 
 
 def test_a_request_is_read_with_its_groups() -> None:
