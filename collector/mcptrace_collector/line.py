@@ -38,7 +38,6 @@ from mcptrace_collector.sampling.table import estimated_bytes
 from mcptrace_collector.settle import Settler
 from mcptrace_collector.telemetry import Telemetry
 from mcptrace_proto.model import STATUS_ERROR
-from mcptrace_proto.sampling.critical import critical_reason
 from mcptrace_proto.sampling.decision import PROBABILITY, Decision
 from mcptrace_proto.sampling.verdict import TraceSampler
 
@@ -150,10 +149,15 @@ class Line:
             self._decide([record], Decision(False, DUPLICATE, None, 1.0, ""))
 
     def _late(self, record: SpanRecord, known: Decision) -> Decision:
-        """A late span follows its trace, but a failure is kept even when its trace was not."""
+        """A late span follows its trace, but a critical one is kept even when its trace was not."""
         self._telemetry.count("late_spans_total")
-        reason = None if known.keep else critical_reason(record.data, record.inference)
-        return known if reason is None else Decision(True, reason, 0, 1.0, known.key)
+        if self._sampler is None:
+            return known
+        view = (record.data, record.inference)
+        reason = self._sampler.critical([view], self._clock.monotonic())
+        if known.keep or reason is None:
+            return known
+        return Decision(True, reason, 0, 1.0, known.key)
 
     # -- out: one task ------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ committed as it is, again and again if need be, and never built twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from mcptrace_collector.audit import AuditChain, finish_span, sampled_out_fields
 from mcptrace_collector.durable import Balance
@@ -17,7 +18,7 @@ from mcptrace_collector.pipeline import DecidedTrace, Settlement, SpanRecord
 from mcptrace_proto import semconv, wire
 from mcptrace_proto.model import RawSpans, SpanSource
 from mcptrace_proto.sampling.decision import SAMPLED_OUT, Decision, sampling_attributes
-from mcptrace_proto.sampling.threshold import with_threshold
+from mcptrace_proto.sampling.threshold import adjusted_count, ot_threshold, with_threshold
 
 # What one queue item holds at most; senders put items together again up to their own bounds.
 ITEM_SPANS_MAX = 512
@@ -81,6 +82,7 @@ class Settler:
         now_unix_nano: int,
         settlement: Settlement,
     ) -> bytes:
+        decision = _own(record, decision)
         state_sampling(record, decision)
         if self._chain is None:
             return record.raw
@@ -107,6 +109,14 @@ class Settler:
                 size += len(raw) + 8
         if pending:
             yield wire.join_request(pending), spans
+
+
+def _own(record: SpanRecord, decision: Decision) -> Decision:
+    """The verdict for one span of the trace: its own upstream threshold is never lowered."""
+    upstream = ot_threshold(record.data.trace_state)
+    if upstream is None or decision.threshold is None or upstream <= decision.threshold:
+        return decision
+    return replace(decision, threshold=upstream, adjusted_count=adjusted_count(upstream))
 
 
 def state_sampling(record: SpanRecord, decision: Decision) -> None:

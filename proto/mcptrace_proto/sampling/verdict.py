@@ -83,7 +83,7 @@ class TraceSampler:
         upstream = ot_threshold(trace_state)
         weight = 1.0 if upstream is None else adjusted_count(upstream)
         applied = self._rate.observe(key, now_seconds, weight)
-        reason = self._critical(spans, now_seconds)
+        reason = self.critical(spans, now_seconds)
         if reason is not None:
             threshold = upstream or 0
             return Decision(True, reason, threshold, adjusted_count(threshold), key)
@@ -98,7 +98,8 @@ class TraceSampler:
         """The probability applied to ordinary traces now, by budget key."""
         return self._rate.rates()
 
-    def _critical(self, spans: Sequence[View], now: float) -> str | None:
+    def critical(self, spans: Sequence[View], now: float) -> str | None:
+        """Why these spans must be kept whatever the load; their latencies are learnt from."""
         found = {critical_reason(span, view, self._timeout_ms) for span, view in spans}
         # Every one is learnt from, so none may be passed over once a slow one is found.
         slow = [self._is_slow(view, now) for _, view in spans]

@@ -172,6 +172,22 @@ def test_a_late_span_follows_its_trace_unless_it_failed(tmp_path: Path) -> None:
     run(tmp_path, test, sampler=ten_percent())
 
 
+def test_a_late_span_that_an_sdk_kept_as_critical_is_kept(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        await rig.send(span(LOW_R, 1))
+        await rig.pass_time(2)
+        stated = {"mcptrace.sampling.reason": "p99"}
+        await rig.send(span(LOW_R, 2, attributes=stated, trace_state="ot=th:8"))
+        await rig.pass_time(0.1)
+        (kept,) = await rig.queued()
+        assert kept.attributes["mcptrace.sampling.reason"] == "p99"
+        assert (kept.trace_state, kept.attributes["mcptrace.sampling.adjusted_count"]) == (
+            "ot=th:8", 2.0
+        )  # fmt: skip
+
+    run(tmp_path, test, sampler=ten_percent())
+
+
 def test_the_same_span_twice_is_forwarded_once_and_counted(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         await rig.send(span(LOW_R, 1))

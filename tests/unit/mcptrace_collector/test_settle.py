@@ -125,3 +125,19 @@ def test_what_was_sampled_out_is_recorded_once() -> None:
     ]
     assert settlement.sampled_out == {"my model|chat sampled_out": -5}
     assert settler.sampled_out(Balance(), NOW, NOW + 1).audit_lines == []
+
+
+def test_a_spans_own_upstream_threshold_is_never_lowered() -> None:
+    kept = Decision(True, "error", 0, 1.0, "tiny|chat")
+    records = [record(1), record(2, trace_state="ot=th:c;rv:00000000000001,vendor=x")]
+    settlement = Settler(["peer"], 10_000, AuditChain("log")).settle([trace(kept, *records)], NOW)
+    said = [json.loads(line)["sampling"] for _, line in settlement.audit_lines]
+    assert [(s["threshold"], s["adjusted_count"]) for s in said] == [("0", 1.0), ("c", 4.0)]
+    ((_, body, _),) = settlement.payloads
+    (group,) = wire.split_request(body)
+    spans = [wire.decode_span(raw) for raw in group.spans]
+    assert [span.trace_state for span in spans] == [
+        "ot=th:0", "ot=th:c;rv:00000000000001,vendor=x"
+    ]  # fmt: skip
+    counts = [span.attributes["mcptrace.sampling.adjusted_count"] for span in spans]
+    assert counts == [1.0, 4.0]
