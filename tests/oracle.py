@@ -40,7 +40,7 @@ def exact(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = dataclasses.fields(value)
         return type(value).__name__, [exact(getattr(value, field.name)) for field in fields]
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [exact(item) for item in value]
     if isinstance(value, dict):
         return {key: exact(item) for key, item in value.items()}

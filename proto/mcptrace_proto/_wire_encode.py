@@ -2,9 +2,8 @@
 
 Output is canonical: fields in the order of their numbers, defaults left out, attributes in
 the order of the dict.  It is byte for byte what official protobuf writes, except that an
-empty Resource, Scope or Status is left out too, and an empty key of an attribute is
-written.  Text that cannot be UTF-8 (lone surrogates) is written with ``?``: a name must not
-cost a span.
+empty Resource, Scope or Status is left out too.  Text that cannot be UTF-8 (lone
+surrogates) is written with ``?``: a name must not cost a span.
 
 Raises TooLarge for an integer of more than 64 bits and for values nested deeper than
 DEPTH_CEILING, TypeError for a value that is not an AttributeValue.
@@ -217,9 +216,8 @@ def attribute_parts(tag: int, attributes: Attributes, depth: int = 1) -> list[by
         name = utf8(key)
         writer = _WRITERS.get(type(value)) or _writer_of_subclass(value)
         any_value = writer(value, depth)
-        key_value = b"".join(
-            (b"\x0a", size(len(name)), name, b"\x12", size(len(any_value)), any_value)
-        )
+        key_field = b"\x0a" + size(len(name)) + name if name else b""
+        key_value = b"".join((key_field, b"\x12", size(len(any_value)), any_value))
         parts += (size(tag), size(len(key_value)), key_value)
     return parts
 

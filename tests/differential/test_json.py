@@ -37,7 +37,7 @@ from mcptrace_proto.wire import DecodeError, TooLarge
 
 CAPTURES = sorted((Path(__file__).parents[1] / "data" / "captures").rglob("*.pb"))
 
-modest = settings(max_examples=80, deadline=None)
+modest = settings(max_examples=60, deadline=None)
 
 assert error_details_pb2.RetryInfo  # registered, so that json_format knows the type by its name
 
@@ -150,7 +150,7 @@ def test_what_we_take_official_protobuf_takes_and_reads_alike(document: Any) -> 
     assert exact(groups) == exact(groups_of(parse_otlp_json(document)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=20),

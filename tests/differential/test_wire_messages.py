@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import duration_pb2
 from google.rpc import error_details_pb2, status_pb2
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
@@ -35,7 +35,7 @@ from mcptrace_proto.model import Resource, ResourceSpans, Scope, SpanData
 
 CAPTURES = sorted((Path(__file__).parents[1] / "data" / "captures").rglob("*.pb"))
 
-modest = settings(max_examples=80, deadline=None)
+modest = settings(max_examples=60, deadline=None)
 
 
 @modest
@@ -83,7 +83,6 @@ def test_requests_are_written_and_read_as_by_official_protobuf(
 @modest
 @given(requests)
 def test_output_is_byte_for_byte_that_of_official_protobuf(groups: list[ResourceSpans]) -> None:
-    assume("'': " not in repr(groups))  # an empty key, which we write and protobuf leaves out
     assert wire.encode_request(groups) == request_message(groups).SerializeToString()
 
 

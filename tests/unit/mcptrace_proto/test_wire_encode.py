@@ -44,7 +44,7 @@ def test_defaults_take_no_bytes() -> None:
         ({"kind": -1}, "30ffffffffffffffffff01"),
         ({"start_time_unix_nano": (1 << 64) - 1}, "39ffffffffffffffff"),
         ({"end_time_unix_nano": 1}, "410100000000000000"),
-        ({"attributes": {"": None}}, "4a040a001200"),
+        ({"attributes": {"": None}}, "4a021200"),
         ({"dropped_attributes_count": (1 << 32) - 1}, "50ffffffff0f"),
         ({"events": [Event()]}, "5a00"),
         (
