@@ -130,6 +130,9 @@ class Service:
         if self._recovered or unfinished:
             fields = {"journal_records": len(unfinished), "audit_log": self._recovered}
             await self._line.note("recovery", fields)
+        for name, spans in self._store.balance.queued.items():
+            if spans and name not in self._config.exporters:
+                log.warning("%d spans wait for %s, which is no exporter any more", spans, name)
         for sender in self._senders:
             await sender.start()
             sender.wake()
@@ -168,6 +171,9 @@ class Service:
         await asyncio.gather(*[sender.shutdown(self._left(deadline)) for sender in self._senders])
         await self._admin.shutdown()
         await self._store.close()
+        left = self.balance.held + sum(self.balance.queued.values())
+        if left and self._config.durability == "memory":
+            log.warning("%d spans are lost: held or queued, and durability is memory", left)
         if self._audit_log is not None:
             self._audit_log.close()
 

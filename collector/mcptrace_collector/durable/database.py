@@ -24,6 +24,9 @@ from mcptrace_collector.errors import CollectorError
 from mcptrace_collector.pipeline import Origin, QueueItem, Settlement
 
 FORMAT_VERSION = 1
+# Keys that wait for their audit record; names in spans are without number, the ledger is not.
+SAMPLED_OUT_KEYS_MAX = 1000
+OTHER = "_OTHER"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -129,6 +132,7 @@ class Database:
         self._queued: dict[str, int] = {}
         self._queued_bytes: dict[str, int] = {}
         self._ledger: dict[tuple[str, str], int] = {}
+        self._sampled_out: set[str] = set()  # labels in the ledger, or on their way there
         self._pending_open: dict[int, _Open | None] = {}
         self._pending_queue: list[tuple[str, int, int]] = []
         self._pending_ledger: dict[tuple[str, str], int] = {}
@@ -147,7 +151,9 @@ class Database:
             self._queued[destination] = spans
             self._queued_bytes[destination] = body_bytes
         for name, label, value in self._connection.execute("SELECT * FROM ledger"):
-            self._ledger[name, label] = value
+            if value or name != "sampled_out":
+                self._ledger[name, label] = value
+        self._sampled_out = {label for name, label in self._ledger if name == "sampled_out"}
         self.count("replayed", "", self._held)
         for destination, spans in self._queued.items():
             self.count("requeued", destination, spans)
@@ -166,9 +172,14 @@ class Database:
             " ON CONFLICT DO UPDATE SET value = value + excluded.value",
             [(name, label, value) for (name, label), value in self._pending_ledger.items()],
         )
+        if any(value < 0 for value in self._pending_ledger.values()):  # a record mentions them
+            self._connection.execute("DELETE FROM ledger WHERE name = 'sampled_out' AND value = 0")
         self._connection.execute("COMMIT")
         for key, value in self._pending_ledger.items():
             self._ledger[key] = self._ledger.get(key, 0) + value
+            if key[0] == "sampled_out" and not self._ledger[key]:
+                del self._ledger[key]
+                self._sampled_out.discard(key[1])
         for position, record in self._pending_open.items():
             self._replace(position, record)
         for destination, spans, body_bytes in self._pending_queue:
@@ -181,6 +192,7 @@ class Database:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         self._forget()
+        self._sampled_out = {label for name, label in self._ledger if name == "sampled_out"}
 
     def _replace(self, position: int, record: _Open | None) -> None:
         before = self._open.pop(position, None)
@@ -240,8 +252,16 @@ class Database:
         for reason, spans in settlement.dropped.items():
             self.count("dropped", reason, spans)
         for key, spans in settlement.sampled_out.items():
-            self.count("sampled_out", key, spans)
+            self.count("sampled_out", self._sampled_out_label(key), spans)
         self._mark(settlement.settled)
+
+    def _sampled_out_label(self, label: str) -> str:
+        """The label, or one for all that come when there are too many."""
+        if label not in self._sampled_out:
+            if len(self._sampled_out) >= SAMPLED_OUT_KEYS_MAX:
+                return f"{OTHER} {label.rpartition(' ')[2]}"
+            self._sampled_out.add(label)
+        return label
 
     def _mark(self, origins: Iterable[Origin]) -> None:
         touched: dict[int, int] = {}

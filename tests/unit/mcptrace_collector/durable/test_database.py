@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mcptrace_collector.durable.database import Database, StoreLocked
+
+from mcptrace_collector.durable.database import SAMPLED_OUT_KEYS_MAX, Database, StoreLocked
 from mcptrace_collector.pipeline import Origin, Settlement
 
 
@@ -60,6 +61,24 @@ def test_a_rollback_leaves_neither_disk_nor_memory_changed(tmp_path: Path) -> No
     balance = database.balance()
     assert (balance.held, balance.received, balance.kept, balance.queued) == (0, {}, {}, {})
     assert list(database.undecided()) == []
+
+
+def test_what_was_sampled_out_is_kept_by_key_within_a_bound_until_it_is_mentioned(
+    tmp_path: Path,
+) -> None:
+    database = Database(tmp_path / "state.db")
+    labels = [f"|GET /user/{n} sampled_out" for n in range(SAMPLED_OUT_KEYS_MAX + 5)]
+    for label in labels:
+        out = Settlement(sampled_out={label: 2})
+        committed(database, lambda db, out=out: db.settle(out))
+    counts = database.balance().sampled_out
+    assert counts == dict.fromkeys(labels[:-5], 2) | {"_OTHER sampled_out": 10}
+    mention = Settlement(sampled_out={label: -spans for label, spans in counts.items()})
+    committed(database, lambda db: db.settle(mention))
+    assert database.balance().sampled_out == {}
+    committed(database, lambda db: db.settle(Settlement(sampled_out={labels[-1]: 1})))
+    database.close()
+    assert Database(tmp_path / "state.db").balance().sampled_out == {labels[-1]: 1}
 
 
 def test_take_stops_at_either_bound_but_always_gives_one(tmp_path: Path) -> None:
