@@ -296,6 +296,25 @@ def test_a_request_is_written_as_otlp_has_it() -> None:
     )
 
 
+def test_links_and_infinities_are_written_as_otlp_has_them() -> None:
+    link = Link(b"\x01", b"\x02", "s", {"a": -math.inf, "b": math.inf}, 3, 4)
+    spans = [SpanData(links=[link])]
+    body = encode_request_json([ResourceSpans(scope_spans=[ScopeSpans(spans=spans)])])
+    assert json.loads(body)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["links"] == [
+        {
+            "traceId": "01",
+            "spanId": "02",
+            "traceState": "s",
+            "attributes": [
+                {"key": "a", "value": {"doubleValue": "-Infinity"}},
+                {"key": "b", "value": {"doubleValue": "Infinity"}},
+            ],
+            "droppedAttributesCount": 3,
+            "flags": 4,
+        }
+    ]
+
+
 def test_nothing_is_the_empty_object() -> None:
     assert encode_request_json([]) == b"{}"
     assert encode_response_json() == b"{}"

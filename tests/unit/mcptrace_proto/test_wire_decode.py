@@ -183,6 +183,46 @@ def test_a_fault_has_its_position_in_the_whole_body(body: str, reason: str, posi
     assert str(caught.value) == f"{reason} at byte {position}"
 
 
+UNKNOWN = bytes.fromhex("d205027878")  # field 90
+
+
+@pytest.mark.parametrize("tag", [0x4A, 0x5A, 0x6A, 0x7A])
+def test_unknown_fields_are_stepped_over_in_every_message_of_a_span(tag: int) -> None:
+    assert wire.decode_span(UNKNOWN + delimited(tag, UNKNOWN)) == wire.decode_span(delimited(tag))
+
+
+@pytest.mark.parametrize(
+    ("any_value", "value"),
+    [(UNKNOWN, None), (delimited(0x2A, UNKNOWN), []), (delimited(0x32, UNKNOWN), {})],
+)
+def test_unknown_fields_are_stepped_over_in_every_kind_of_value(
+    any_value: bytes, value: object
+) -> None:
+    assert value_of(any_value) == value
+
+
+def test_unknown_fields_are_stepped_over_in_every_group() -> None:
+    scope = delimited(0x0A, UNKNOWN, b"\x0a\x01s")
+    scope_spans = delimited(0x12, UNKNOWN, scope)
+    resource = delimited(0x0A, UNKNOWN, b"\x10\x01")
+    body = UNKNOWN + delimited(0x0A, UNKNOWN, resource, scope_spans)
+    assert wire.decode_request(body) == [
+        ResourceSpans(Resource({}, 1), [ScopeSpans(Scope("s"))]),
+    ]
+
+
+def test_a_resource_and_a_scope_are_read_by_themselves() -> None:
+    assert wire.decode_resource(bytes.fromhex("0a030a0161 1002")) == Resource({"a": None}, 2)
+    assert wire.decode_scope(bytes.fromhex("0a0173 120176 1a030a0161 2002")) == Scope(
+        "s", "v", {"a": None}, 2
+    )
+
+
+def test_a_link_is_read_with_its_state_and_attributes() -> None:
+    link = delimited(0x6A, b"\x1a\x01s", b"\x22\x03\x0a\x01a")
+    assert wire.decode_span(link).links == [Link(trace_state="s", attributes={"a": None})]
+
+
 # --- limits -----------------------------------------------------------------------------
 
 TWO_SPANS = delimited(0x0A, delimited(0x12, delimited(0x12), delimited(0x12)))

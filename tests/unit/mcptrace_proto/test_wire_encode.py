@@ -157,3 +157,13 @@ def test_fields_are_in_the_order_of_their_numbers_and_attributes_of_the_dict() -
     )
     expected = "0a0174 2a016e 4a050a01621200 4a050a01611200 7a021801 850101000000"
     assert wire.encode_span(span) == bytes.fromhex(expected)
+
+
+def test_a_request_is_written_with_its_groups() -> None:
+    scope_spans = ScopeSpans(Scope("s", "v", {"a": None}, 2), [SpanData(name="n")], "u")
+    groups = [ResourceSpans(Resource({"r": None}, 1), [scope_spans], "w")]
+    expected = (
+        "0a29 0a09 0a050a01721200 1001"
+        "1219 0a0f 0a0173 120176 1a050a01611200 2002 1203 2a016e 1a0175 1a0177"
+    )
+    assert wire.encode_request(groups).hex() == bytes.fromhex(expected).hex()

@@ -85,6 +85,13 @@ def test_only_a_retry_info_is_a_delay_and_it_is_never_negative(
     assert wire.decode_status(status(detail)) == (0, "", delay)
 
 
+def test_unknown_fields_are_stepped_over_at_every_level() -> None:
+    unknown = "d205027878"
+    retry_info = f"{unknown}0a07{unknown}0802"
+    detail = RETRY_INFO_ANY + unknown + f"12{len(retry_info) // 2:02x}" + retry_info
+    assert wire.decode_status(bytes.fromhex(unknown) + status(detail)) == (0, "", 2.0)
+
+
 def test_details_of_other_kinds_do_not_hide_the_delay() -> None:
     other = status("0a016f1200")
     retry = status(RETRY_INFO_ANY + "12040a020802")
