@@ -24,6 +24,7 @@ from mcptrace_collector.pipeline import SpanRecord
 # tracemalloc over inference spans of 300 to 3000 bytes).
 SPAN_OVERHEAD_BYTES = 1500
 DECODED_FACTOR = 4
+ATTRIBUTE_BYTES = 64  # beside that, where they are many and short
 ITEM_OVERHEAD_BYTES = 250  # an event or a link, of which an empty one has hardly any bytes
 
 # opentelemetry-proto SpanFlags: CONTEXT_HAS_IS_REMOTE_MASK and CONTEXT_IS_REMOTE_MASK
@@ -45,7 +46,12 @@ class OpenTrace:
 def estimated_bytes(record: SpanRecord) -> int:
     """What a held span costs in memory, in bytes."""
     items = len(record.data.events) + len(record.data.links)
-    return SPAN_OVERHEAD_BYTES + DECODED_FACTOR * len(record.raw) + ITEM_OVERHEAD_BYTES * items
+    return (
+        SPAN_OVERHEAD_BYTES
+        + DECODED_FACTOR * len(record.raw)
+        + ATTRIBUTE_BYTES * len(record.data.attributes)
+        + ITEM_OVERHEAD_BYTES * items
+    )
 
 
 def is_local_root(record: SpanRecord) -> bool:

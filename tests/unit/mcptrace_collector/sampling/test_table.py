@@ -100,3 +100,10 @@ def test_every_span_is_handed_out_exactly_once(
         assert (held.bytes_held == 0) == (len(held) == 0)
     out += sum(len(trace.records) for trace in held.drain())
     assert out == taken
+
+
+def test_many_short_attributes_weigh_more_than_their_bytes() -> None:
+    held = record(1, 1)
+    before = estimated_bytes(held)
+    held.data.attributes.update({f"k{n}": n for n in range(128)})
+    assert estimated_bytes(held) - before == 128 * 64
