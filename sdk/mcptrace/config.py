@@ -218,7 +218,7 @@ class SdkConfig:
     target_per_second: float = _setting(
         10.0,
         "Traces the adaptive sampler aims to keep, beside the critical ones.",
-        parse.number,
+        parse.positive_number,
         "MCPTRACE_TARGET_PER_SECOND",
         "traces per second",
     )
@@ -346,4 +346,9 @@ def _reconcile(values: dict[str, Any], given: Mapping[str, Any]) -> SdkConfig:
             raise ConfigError(f"rate_min={config.rate_min} is above rate_max={config.rate_max}")
         logger.warning("mcptrace: MCPTRACE_RATE_MIN is above MCPTRACE_RATE_MAX; defaults are used")
         changes |= {"rate_min": 0.001, "rate_max": 0.1}
+    if config.sampler.endswith("traceidratio") and (config.sampler_arg or 0.0) > 1.0:
+        if "sampler_arg" in given:
+            raise ConfigError(f"sampler_arg={config.sampler_arg}: expected a probability, 0 to 1")
+        logger.warning("mcptrace: OTEL_TRACES_SAMPLER_ARG is no probability; the default is used")
+        changes["sampler_arg"] = None
     return SdkConfig(**{**values, **changes})

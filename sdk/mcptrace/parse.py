@@ -5,11 +5,13 @@ The messages complete the sentence "NAME=value: ..." and say what would be accep
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 TRACES_PATH = "/v1/traces"
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 SAMPLERS = (
     "mcptrace_adaptive",
     "always_on",
@@ -42,6 +44,13 @@ def number(value: str) -> float:
         raise ValueError("expected a number") from None
     if not 0.0 <= result < float("inf"):
         raise ValueError("expected a finite number of 0 or more")
+    return result
+
+
+def positive_number(value: str) -> float:
+    result = number(value)
+    if result == 0.0:
+        raise ValueError("expected a number above 0")
     return result
 
 
@@ -104,11 +113,13 @@ def key_values(value: str) -> dict[str, str]:
 
 
 def headers(value: str) -> dict[str, str]:
-    """Like ``key_values``; names lower-cased, and no line breaks in decoded values."""
+    """Like ``key_values``; names lower-cased, and only what HTTP can carry after decoding."""
     pairs = {key.lower(): content for key, content in key_values(value).items()}
     for key, content in pairs.items():
-        if any(ord(char) < 32 for char in key + content):
-            raise ValueError("expected headers without control characters")
+        if any(not 32 <= ord(char) <= 255 for char in key + content):
+            raise ValueError("expected headers of Latin-1 without control characters")
+        if _HEADER_NAME.fullmatch(key) is None:
+            raise ValueError(f"expected names of headers, not {key!r}")
     return pairs
 
 

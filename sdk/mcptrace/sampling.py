@@ -214,8 +214,6 @@ def _named_sampler(config: SdkConfig, settings: SamplingSettings) -> Sampler:
     share = 1.0
     if kind == "traceidratio" and config.sampler_arg is not None:
         share = config.sampler_arg
-        if share > 1.0:
-            raise ConfigError(f"sampler_arg={share}: expected a probability, 0 to 1")
     record_roots = kind != "always_off" and share >= 1.0 / threshold.MAX
     if record_roots:
         settings = replace(settings, rate_min=share, rate_max=share)

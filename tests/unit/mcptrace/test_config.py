@@ -106,6 +106,9 @@ def test_an_address_in_code_is_a_base_unless_it_has_a_path() -> None:
         ("OTEL_SDK_DISABLED", "yes"),
         ("OTEL_TRACES_SAMPLER", "traceidratoi"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "a=b%0D%0Ac"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "api key=b"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "a=\u2603"),
+        ("MCPTRACE_TARGET_PER_SECOND", "0"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://c"),
         ("OTEL_RESOURCE_ATTRIBUTES", "novalue"),
         ("MCPTRACE_RATE_MAX", "2"),
@@ -120,6 +123,14 @@ def test_a_bad_variable_is_logged_once_and_the_default_stands(
     assert variable in caplog.text
 
 
+def test_a_variable_that_is_no_probability_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    ratio = {"OTEL_TRACES_SAMPLER": "traceidratio"}
+    with caplog.at_level(logging.WARNING, logger="mcptrace"):
+        config = load_config({}, {**ratio, "OTEL_TRACES_SAMPLER_ARG": "5"})
+    assert config == load_config({}, ratio)
+    assert "OTEL_TRACES_SAMPLER_ARG" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -132,6 +143,7 @@ def test_a_bad_variable_is_logged_once_and_the_default_stands(
         ({"rate_min": 0.5, "rate_max": 0.1}, "rate_min=0.5 is above rate_max=0.1"),
         ({"endpoint": "http://"}, "endpoint='http://': expected http://host:port"),
         ({"service_name": {"a": 1}}, "expected no mapping"),
+        ({"target_per_second": 0}, "target_per_second=0: expected a number above 0"),
     ],
 )
 def test_a_bad_argument_is_refused_with_what_would_do(

@@ -294,6 +294,5 @@ def test_what_is_no_sampler_is_refused(bad: Any) -> None:
 
 
 def test_a_ratio_above_one_is_refused() -> None:
-    config = load_config({"sampler": "traceidratio", "sampler_arg": 1.5}, {})
     with pytest.raises(ConfigError, match="expected a probability"):
-        build_sampler(config)
+        load_config({"sampler": "traceidratio", "sampler_arg": 1.5}, {})
