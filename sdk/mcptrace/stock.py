@@ -52,6 +52,8 @@ from mcptrace_proto.schema import (
 
 SPANS_HELD_MAX = 16_384
 """Spans held back in all local traces together; beyond, the oldest trace is decided early."""
+TRACES_MAX = 16_384
+"""Local traces that may be under way; beyond, the oldest is decided early."""
 VERDICTS_MAX = 4096
 """Traces whose verdict is remembered for spans that end after their local root."""
 
@@ -151,6 +153,7 @@ class McpTraceSpanProcessor(SpanProcessor):
         self._spans_held = 0
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        kept: list[ReadableSpan] = []
         with guard("stock on_start", self.counters):
             span.set_attribute(semconv.PROTOCOL_VERSION, semconv.PROTOCOL_VERSION_VALUE)
             context = span.get_span_context()
@@ -159,8 +162,12 @@ class McpTraceSpanProcessor(SpanProcessor):
                 with self._lock:
                     trace = self._traces.get(context.trace_id)
                     if trace is None:
+                        if len(self._traces) >= TRACES_MAX:  # roots that never end
+                            self.counters.add("local_trace_decided_early")
+                            kept = self._settle(next(iter(self._traces)))
                         trace = self._traces[context.trace_id] = _LocalTrace(self._rule(span))
                     trace.roots += 1
+        self._hand_on(kept)
         self._next.on_start(span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:

@@ -23,6 +23,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from opentelemetry.trace import TraceState as State
 
 import mcptrace
+from mcptrace import stock
 from mcptrace.config import ConfigError
 from mcptrace.stock import FastOTLPSpanExporter, McpTraceSampler, McpTraceSpanProcessor
 from mcptrace.stock_records import encode_readable
@@ -289,6 +290,15 @@ def test_late_span_follows_its_trace_unless_it_is_critical(build: Build) -> None
     broken.end()
     assert [span.name for span in memory.get_finished_spans()] == ["broken"]
     assert provider.mcptrace.counters.snapshot() == {"sampled_out": 2}
+
+
+def test_roots_that_never_end_are_bounded(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stock, "TRACES_MAX", 2)
+    provider, _ = build()
+    for _ in range(5):
+        provider.get_tracer("t").start_span("never ended")
+    assert len(provider.mcptrace._traces) == 2
+    assert provider.mcptrace.counters.snapshot() == {"local_trace_decided_early": 3}
 
 
 def test_two_local_roots_of_one_trace_are_decided_together(build: Build) -> None:
