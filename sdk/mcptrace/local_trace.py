@@ -107,7 +107,9 @@ class LocalTrace:
 
     def __del__(self) -> None:
         if self.held and self.verdict is None and not self.deciding:
-            self.table.orphans.append(self)
+            table = self.table
+            if self.generation == table.generation:  # a fork's copy is its parent's to deliver
+                table.orphans.append(self)
 
 
 class LocalTraces:

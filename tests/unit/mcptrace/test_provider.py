@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -74,6 +75,23 @@ def test_a_trace_open_at_the_fork_stays_the_parents_and_goes_on_in_the_child() -
 
             assert _in_child(child) == "work parent"
         assert [data.name for data in capture.spans] == ["held", "parent"]
+
+
+@needs_fork
+def test_the_childs_copy_of_an_open_trace_is_not_delivered_when_it_is_collected() -> None:
+    with captured_spans() as capture:
+        open_traces = [capture.tracer.start_span("root")]
+        context = trace.set_span_in_context(open_traces[0])
+        capture.tracer.start_span("held", context=context).end()
+        del context
+
+        def child() -> str:
+            open_traces.clear()
+            gc.collect()
+            capture.provider.force_flush()
+            return f"{capture.spans} {capture.provider.traces.spans_held}"
+
+        assert _in_child(child) == "[] 0"
 
 
 @needs_fork
