@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from mcptrace.attributes import clean_attributes
 from mcptrace_proto.model import Attributes, Resource
 
 VERSION = "0.1.0"
@@ -34,7 +35,8 @@ def build_resource(service_name: str, given: Mapping[str, str]) -> Resource:
         "host.name": socket.gethostname(),
     }
     attributes.update(process_attributes())
-    attributes.update(given)
+    # Cleaned here, or one value that the wire cannot carry would cost every span.
+    attributes.update(clean_attributes(given, sys.maxsize, None)[0])
     attributes["service.name"] = service_name
     return Resource(attributes=attributes)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
+from typing import Any
 
 from mcptrace.resource import VERSION, after_fork, build_resource
 
@@ -27,6 +29,12 @@ def test_the_resource_names_service_sdk_and_process() -> None:
 
 def test_the_service_name_wins_over_the_attribute() -> None:
     assert build_resource("chat", {"service.name": "x"}).attributes["service.name"] == "chat"
+
+
+def test_a_value_that_the_wire_cannot_carry_becomes_text_and_a_bad_key_goes() -> None:
+    given: Any = {"n": 1 << 70, "path": Path("/x"), 5: "no key"}
+    attributes = build_resource("chat", given).attributes
+    assert (attributes["n"], attributes["path"], 5 in attributes) == (str(1 << 70), "/x", False)
 
 
 def test_a_fork_gets_an_instance_of_its_own_unless_the_user_named_one() -> None:
