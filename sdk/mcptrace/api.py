@@ -23,6 +23,8 @@ class FinishedSpan:
     data: SpanData
     scope: Scope
     resource: Resource
+    schema_url: str = ""
+    """Of the scope; a scope record stands for one schema only."""
 
 
 class SpanProcessor(Protocol):

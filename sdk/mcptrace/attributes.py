@@ -1,6 +1,6 @@
 """Attribute values as the wire takes them, within limits.
 
-Pure.  Values are frozen when they are set: lists and mappings are copied, so that a later
+Values are frozen when they are set: lists and mappings are copied, so that a later
 change by the caller does not reach the span.  What the wire cannot carry becomes text, as
 the specification allows; an attribute with an unusable key, one over the count limit, and
 one whose conversion fails is dropped and counted.
@@ -12,6 +12,7 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mcptrace.guard import guard
 from mcptrace_proto.model import Attributes, AttributeValue
 
 DEPTH_MAX = 16
@@ -89,8 +90,10 @@ def put(
     ):
         attributes[key] = value
         return True
-    try:
-        attributes[key] = clean_value(value, length_max)
-    except (ValueError, TypeError, AttributeError, RuntimeError, LookupError, ArithmeticError):
-        return False
-    return True
+    with guard("attribute value"):  # the value's own conversion may raise anything
+        try:
+            attributes[key] = clean_value(value, length_max)
+        except (ValueError, TypeError, AttributeError, RuntimeError, LookupError, ArithmeticError):
+            return False
+        return True
+    return False

@@ -19,6 +19,7 @@ from opentelemetry import context as context_api
 from opentelemetry import trace as trace_api
 from opentelemetry.trace import Status, StatusCode
 
+from mcptrace.exceptions import summary
 from mcptrace.guard import guard
 
 logger = logging.getLogger("mcptrace")
@@ -44,11 +45,11 @@ def mark_failed(span: trace_api.Span, error: BaseException, record: bool, status
     """Note that ``error`` left the block of ``span``."""
     if not span.is_recording():
         return
-    with guard("span failure"):  # an exception's own text may raise
+    with guard("span failure"):
         if record:
             span.record_exception(error)
         if status:
-            span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
+            span.set_status(Status(StatusCode.ERROR, summary(error)))
 
 
 class CurrentSpan(contextlib.AbstractContextManager[trace_api.Span]):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
+from mcptrace.guard import text_of
+
 STACKTRACE_CHARS_MAX = 16_384
 _KEPT_AS = "__mcptrace_stacktrace__"
 
@@ -26,12 +28,17 @@ def describe(exception: BaseException, escaped: bool) -> dict[str, Any]:
     """exception.type, .message and .stacktrace (at most its last STACKTRACE_CHARS_MAX)."""
     described: dict[str, Any] = {
         "exception.type": type_name(exception),
-        "exception.message": str(exception),
+        "exception.message": text_of(exception),
         "exception.stacktrace": _stacktrace(exception),
     }
     if escaped:
         described["exception.escaped"] = "True"
     return described
+
+
+def summary(exception: BaseException) -> str:
+    """The text of a status: what is seen at a glance of an exception."""
+    return f"{type(exception).__name__}: {text_of(exception)}"
 
 
 def _stacktrace(exception: BaseException) -> str:

@@ -87,6 +87,14 @@ class guard:  # noqa: N801 - reads as a statement: with guard("span end", counte
         return not _Switch.reraise
 
 
+def text_of(value: object) -> str:
+    """``str(value)``; the name of its type where the object's own conversion raises."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - a user's __str__ may raise anything
+        return f"<{type(value).__name__}>"
+
+
 def warn_rarely(message: str, *arguments: object) -> None:
     """Log a warning, at most one a minute together with the guard's own."""
     now = time.monotonic()

@@ -10,6 +10,7 @@ What always holds:
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import AsyncIterable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from opentelemetry.trace import NonRecordingSpan, Status, StatusCode
 
 from mcptrace.current import attach_span, detach
-from mcptrace.exceptions import is_abandonment, is_timeout, type_name
+from mcptrace.exceptions import is_abandonment, is_timeout, summary, type_name
 from mcptrace.guard import guard
 from mcptrace.span import Span
 from mcptrace.streams import InferenceAsyncStream, InferenceStream
@@ -84,7 +85,7 @@ class InferenceSpan(Span):
         }
         for name, value in given.items():
             if value is not None:
-                setattr(usage, name, value)
+                setattr(usage, name, _plain_count(value))
         if estimated:
             usage.estimated = True
 
@@ -118,7 +119,7 @@ class InferenceSpan(Span):
             return
         with guard("inference failure", self._tracer.counters):
             self.record_exception(error)
-            self.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
+            self.set_status(Status(StatusCode.ERROR, summary(error)))
             if semconv.ERROR_TYPE not in self._attributes:
                 self.set_attribute(semconv.ERROR_TYPE, type_name(error))
         self.finish(TIMEOUT if is_timeout(error) else ERROR)
@@ -169,7 +170,7 @@ class InferenceSpan(Span):
         """
         self.inference.streaming = True
         self._stream_owns_end = True
-        return InferenceStream(self, items, observe)
+        return InferenceStream(self, items, observe, self._tracer.counters)
 
     def wrap_async_stream(
         self,
@@ -179,7 +180,7 @@ class InferenceSpan(Span):
         """``wrap_stream`` for an async iterable."""
         self.inference.streaming = True
         self._stream_owns_end = True
-        return InferenceAsyncStream(self, items, observe)
+        return InferenceAsyncStream(self, items, observe, self._tracer.counters)
 
     def abandon(self) -> None:
         """Note the time and leave the end to an ordinary thread.
@@ -213,6 +214,13 @@ class InferenceSpan(Span):
         view.token_usage = view.token_usage.completed(because)
         attributes.update(schema.inference_attributes(view, attributes))
         return attributes
+
+
+def _plain_count(value: Any) -> Any:
+    """A count of numpy's integer types as int; whatever is no count is the schema's to judge."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        return value
+    return int(value)
 
 
 class NonRecordingInference(NonRecordingSpan):

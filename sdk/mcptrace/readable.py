@@ -123,7 +123,10 @@ def readable(span: FinishedSpan) -> ReadableSpan:
         start_time=data.start_time_unix_nano,
         end_time=data.end_time_unix_nano,
         instrumentation_scope=InstrumentationScope(
-            span.scope.name, span.scope.version, None, _frozen(span.scope.attributes)
+            span.scope.name,
+            span.scope.version,
+            span.schema_url or None,
+            _frozen(span.scope.attributes),
         ),
     )
 

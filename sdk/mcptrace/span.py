@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from opentelemetry import trace as trace_api
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
@@ -24,11 +24,13 @@ from mcptrace.attributes import clean_attributes, put
 from mcptrace.batch import estimated_bytes
 from mcptrace.current import mark_failed
 from mcptrace.exceptions import describe
-from mcptrace.guard import guard
+from mcptrace.guard import guard, text_of
 from mcptrace.local_trace import LocalTrace
 from mcptrace_proto import model, semconv
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from mcptrace.tracer import Tracer
 
 # opentelemetry-proto Span.flags: bits 8 and 9 above the W3C flags
@@ -104,7 +106,7 @@ class Span(trace_api.Span):
         self._record_exception = True
         self._set_status_on_exception = True
         self._end_ns: int | None = None
-        self._start_ns = local.now_ns() if start_time is None else int(start_time)
+        self._start_ns = self._time_ns(start_time)
 
     # -- what the API asks for ---------------------------------------------------------
 
@@ -151,8 +153,8 @@ class Span(trace_api.Span):
             cleaned, dropped = clean_attributes(
                 attributes, config.event_attributes_max, config.attribute_length_max
             )
-            when = self._local.now_ns() if timestamp is None else int(timestamp)
-            self._events.append(model.Event(when, str(name), cleaned, dropped))
+            when = self._time_ns(timestamp)
+            self._events.append(model.Event(when, text_of(name), cleaned, dropped))
 
     def add_link(self, context: SpanContext, attributes: Mapping[str, Any] | None = None) -> None:
         """Link to ``context``.  One without ids is kept if it says something otherwise."""
@@ -191,7 +193,10 @@ class Span(trace_api.Span):
             self._tracer.counters.add("bad_argument")
             return
         self._status_code = status
-        self._status_text = description or "" if status is StatusCode.ERROR else ""
+        if status is not StatusCode.ERROR or not description:
+            self._status_text = ""
+        else:  # often the exception itself
+            self._status_text = description if type(description) is str else text_of(description)
 
     def record_exception(
         self,
@@ -220,7 +225,7 @@ class Span(trace_api.Span):
         local = self._local
         table = local.table
         with guard("span end", self._tracer.counters):
-            when = local.now_ns() if end_time is None else int(end_time)
+            when = self._time_ns(end_time)
             with table.lock:
                 ended_before = self._end_ns is not None
                 if not ended_before:
@@ -232,7 +237,8 @@ class Span(trace_api.Span):
                 self._tracer.counters.add("inherited_after_fork")
             else:
                 data = self._data(when)
-                span = FinishedSpan(data, self._tracer.scope, self._tracer.provider.resource)
+                tracer = self._tracer
+                span = FinishedSpan(data, tracer.scope, tracer.provider.resource, tracer.schema_url)
                 table.finish(local, span, estimated_bytes(data), self._is_root)
 
     # -- what third parties read -------------------------------------------------------
@@ -294,7 +300,26 @@ class Span(trace_api.Span):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self._name!r}, context={self.get_span_context()!r})"
 
+    def __copy__(self) -> Self:
+        """A span is one thing that happens: there is no second of it."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a live span cannot be pickled; send its span context")
+
     # -- the end -----------------------------------------------------------------------
+
+    def _time_ns(self, given: int | None) -> int:
+        """Nanoseconds since the Unix epoch: as given, or now."""
+        if given is not None:
+            try:
+                return int(given)
+            except (ValueError, TypeError, OverflowError):
+                self._tracer.counters.add("bad_argument")
+        return self._local.now_ns()
 
     def _too_late(self) -> None:
         self._tracer.counters.add("used_after_end")
@@ -316,7 +341,7 @@ class Span(trace_api.Span):
             parent_span_id=(
                 b"" if parent is None else parent.span_id.to_bytes(model.SPAN_ID_BYTES, "big")
             ),
-            name=str(self._name),
+            name=text_of(self._name),
             kind=self._kind.value + 1,
             start_time_unix_nano=self._start_ns,
             end_time_unix_nano=end_ns,

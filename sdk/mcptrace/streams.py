@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mcptrace.current import attach_span, detach
-from mcptrace.guard import guard
+from mcptrace.guard import Counters, guard
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,8 +39,11 @@ Observe = Callable[[Any, Item], object]
 class _Stream(Generic[Item]):
     """What both kinds share: the span, its state, and the source's other attributes."""
 
-    def __init__(self, span: Any, source: Any, observe: Observe[Item] | None) -> None:
+    def __init__(
+        self, span: Any, source: Any, observe: Observe[Item] | None, counters: Counters | None
+    ) -> None:
         self._span: Any = span
+        self._counters = counters
         self._source: Any = source
         self._observe = observe
         self._open = True
@@ -53,7 +56,7 @@ class _Stream(Generic[Item]):
     def _passed(self, item: Item) -> Item:
         self._span.record_first_token()
         if self._observe is not None:
-            with guard("stream observer", None):
+            with guard("stream observer", self._counters):
                 self._observe(self._span, item)
         return item
 
@@ -79,9 +82,13 @@ class InferenceStream(_Stream[Item], Iterator[Item]):
     """Made by ``InferenceSpan.wrap_stream``."""
 
     def __init__(
-        self, span: StreamedSpan, items: Iterable[Item], observe: Observe[Item] | None
+        self,
+        span: StreamedSpan,
+        items: Iterable[Item],
+        observe: Observe[Item] | None,
+        counters: Counters | None = None,
     ) -> None:
-        super().__init__(span, items, observe)
+        super().__init__(span, items, observe, counters)
         self._items: Iterator[Item] | None = None
 
     def __iter__(self) -> Self:
@@ -130,9 +137,13 @@ class InferenceAsyncStream(_Stream[Item], AsyncIterator[Item]):
     """Made by ``InferenceSpan.wrap_async_stream``."""
 
     def __init__(
-        self, span: StreamedSpan, items: AsyncIterable[Item], observe: Observe[Item] | None
+        self,
+        span: StreamedSpan,
+        items: AsyncIterable[Item],
+        observe: Observe[Item] | None,
+        counters: Counters | None = None,
     ) -> None:
-        super().__init__(span, items, observe)
+        super().__init__(span, items, observe, counters)
         self._items: AsyncIterator[Item] | None = None
 
     def __aiter__(self) -> Self:

@@ -155,6 +155,9 @@ class Tracer(trace_api.Tracer):
             return not_recorded(trace_api.get_current_span(context).get_span_context())
         family = self._family(name, context, kind, attributes, links)
         flags = _flags(family)
+        if not isinstance(kind, SpanKind):
+            self.counters.add("bad_argument")
+            kind = SpanKind.INTERNAL
         if family.local is None:
             span_id = provider.ids.span_id()
             return not_recorded(
@@ -173,11 +176,13 @@ class Tracer(trace_api.Tracer):
         )
         given = family.head.attributes if family.head.attributes is not None else attributes
         if given:
-            span._attributes, span._dropped_attributes = clean_attributes(
-                given, self.config.attributes_max, self.config.attribute_length_max
-            )
+            with guard("attributes of start_span", self.counters):
+                span._attributes, span._dropped_attributes = clean_attributes(
+                    given, self.config.attributes_max, self.config.attribute_length_max
+                )
         for link in links or ():
-            span.add_link(link.context, link.attributes)
+            with guard("link of start_span", self.counters):
+                span.add_link(link.context, link.attributes)
         for processor in provider.processors:
             with guard("span processor", self.counters):
                 processor.on_start(span, context)

@@ -202,7 +202,7 @@ def grouped(spans: Sequence[FinishedSpan]) -> list[ResourceSpans]:
         key = (id(span.resource), id(span.scope))
         scope_spans = scopes.get(key)
         if scope_spans is None:
-            scope_spans = scopes[key] = ScopeSpans(span.scope)
+            scope_spans = scopes[key] = ScopeSpans(span.scope, schema_url=span.schema_url)
             group = resources.get(key[0])
             if group is None:
                 group = resources[key[0]] = ResourceSpans(span.resource)

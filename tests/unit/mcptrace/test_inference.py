@@ -7,6 +7,7 @@ import gc
 import threading
 from typing import Any
 
+import numpy
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
@@ -99,6 +100,15 @@ def test_of_several_counts_for_a_field_the_last_one_stands() -> None:
                 span.record_tokens(input=7, output=count)
         usage = read(_one(capture).attributes).token_usage
     assert (usage.input, usage.output, usage.total) == (7, 3, 10)
+
+
+def test_counts_of_numpys_integers_are_counts_and_booleans_are_not() -> None:
+    with captured_spans() as capture:
+        with capture.tracer.start_inference("m") as span:
+            span.record_tokens(input=numpy.int64(5), output=numpy.uint8(1))  # type: ignore[arg-type]
+        usage = read(_one(capture).attributes).token_usage
+        assert (usage.input, usage.output, usage.total) == (5, 1, 6)
+        assert type(usage.input) is int
 
 
 def test_a_latency_that_is_given_overrides_the_measured_one() -> None:

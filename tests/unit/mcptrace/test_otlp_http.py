@@ -108,6 +108,13 @@ def test_spans_are_grouped_by_resource_and_scope(exporter: Exporters, http_recei
     assert shape == [[("one", ["a", "d"]), ("two", ["b"])], [("one", ["c"])]]
 
 
+def test_the_schema_of_a_scope_is_sent(exporter: Exporters, http_receiver: Any) -> None:
+    span = FinishedSpan(SpanData(name="a"), Scope("one"), Resource(), "https://schema/1")
+    exporter(http_receiver.endpoint).export([span], 5.0)
+    (group,) = http_receiver.requests()[0].resource_spans
+    assert [scope.schema_url for scope in group.scope_spans] == ["https://schema/1"]
+
+
 def test_connection_is_kept_and_replaced_when_the_receiver_closed_it(
     exporter: Exporters, http_receiver: Any, finished: Make, scripted: Any
 ) -> None:

@@ -53,6 +53,15 @@ def test_a_stock_processor_gets_whole_readable_spans() -> None:
     assert '"name": "child"' in readable_child.to_json()
 
 
+def test_the_schema_of_a_scope_reaches_stock_exporters() -> None:
+    exporter = InMemorySpanExporter()
+    with captured_spans(processors=[SimpleSpanProcessor(exporter)]) as capture:
+        capture.provider.get_tracer("lib", "1", "https://schema/1").start_span("s").end()
+    (span,) = exporter.get_finished_spans()
+    assert span.instrumentation_scope is not None
+    assert span.instrumentation_scope.schema_url == "https://schema/1"
+
+
 def test_a_stock_processor_reads_the_live_span_at_its_start() -> None:
     read: list[Any] = []
 

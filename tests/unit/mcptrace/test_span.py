@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from typing import Any
 
@@ -29,6 +31,7 @@ from mcptrace_proto.model import Event, SpanData
 from mcptrace_proto.model import Link as LinkData
 
 ELSEWHERE = SpanContext(0xA1, 0xB2, True, TraceFlags(3), TraceState([("v", "1")]))
+REASON = "mcptrace.sampling.reason"
 STAMPS = {
     "mcptrace.protocol_version": "v2.3",
     "mcptrace.sampling.reason": "probability",
@@ -244,9 +247,70 @@ def test_bad_arguments_never_raise() -> None:
         span.update_name(bad)
         span.end(bad)
         span.end()
-        capture.tracer.start_span("s", kind=bad).end()
-        capture.tracer.start_span("s", start_time=bad).end()
         assert len(capture.spans) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"kind": 2},
+        {"start_time": "now"},
+        {"attributes": ["no pair"]},
+        {"links": [None, Link(ELSEWHERE)]},
+    ],
+)
+def test_a_bad_argument_costs_itself_and_not_the_span(arguments: Any) -> None:
+    with captured_spans(reraise=False) as capture:
+        with capture.tracer.start_as_current_span("root") as root:
+            capture.tracer.start_span("child", **arguments).end()
+        child, _ = capture.spans
+        parent_id = root.get_span_context().span_id.to_bytes(8, "big")
+        assert (child.name, child.kind, child.parent_span_id) == ("child", 1, parent_id)
+        assert len(child.links) == ("links" in arguments)
+
+
+@pytest.mark.parametrize(("given", "text"), [(ValueError("boom"), "boom"), (7, "7"), (None, "")])
+def test_a_description_that_is_no_text_becomes_one(given: Any, text: str) -> None:
+    with captured_spans() as capture:
+        span = capture.tracer.start_span("s")
+        span.set_status(StatusCode.ERROR, given)
+        span.end()
+        assert [data.status_message for data in capture.spans] == [text]
+
+
+def test_a_bad_end_time_still_ends_the_span() -> None:
+    clock = FixedClock()
+    with captured_spans(clock=clock) as capture:
+        bad: Any = "soon"
+        capture.tracer.start_span("s").end(bad)
+        assert [data.end_time_unix_nano for data in capture.spans] == [EPOCH_NS]
+        assert capture.provider.stats() == {"bad_argument": 1}
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise Unspeakable
+
+
+def test_values_and_exceptions_without_a_text_raise_nothing_and_stay_errors() -> None:
+    with captured_spans(reraise=False) as capture:
+        block = capture.tracer.start_as_current_span("s", attributes={"a": Unspeakable()})
+        block.__enter__().set_attribute("b", Unspeakable())
+        block.__exit__(Unspeakable, Unspeakable(), None)
+        (data,) = capture.spans
+        assert (data.attributes, data.dropped_attributes_count) == (STAMPS | {REASON: "error"}, 2)
+        assert data.status_message == "Unspeakable: <Unspeakable>"
+        assert data.events[0].attributes["exception.message"] == "<Unspeakable>"
+
+
+def test_a_copy_of_a_span_is_the_span_and_no_pickle_is_made() -> None:
+    with captured_spans() as capture:
+        span = capture.tracer.start_span("s")
+        assert copy.copy(span) is span
+        assert copy.deepcopy({"request": [span]})["request"][0] is span
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(span)
+        span.end()
 
 
 # --- the stock SDK as the oracle --------------------------------------------------------

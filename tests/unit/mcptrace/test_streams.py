@@ -74,6 +74,7 @@ def test_an_observer_that_raises_disturbs_nothing() -> None:
         span = capture.tracer.start_inference("m")
         assert list(span.wrap_stream("ab", observe)) == ["a", "b"]
         assert _view(capture).finish_reason == "stop"
+        assert capture.provider.stats() == {"internal_error": 2}
 
 
 @pytest.mark.parametrize(
