@@ -15,6 +15,7 @@ call in it with Retryable and changes nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import queue
@@ -32,6 +33,7 @@ from .database import Balance, Database, JournalRecord
 log = logging.getLogger(__name__)
 
 DATABASE_FILE = "state.db"
+DIRECTORY_MODE, FILE_MODE = 0o750, 0o640  # spans may say what nobody else here is to read
 GROUP_MAX = 512  # calls in one transaction
 RETRY_AFTER_SECONDS = 1.0
 
@@ -59,7 +61,12 @@ class Store:
         self._journal_bytes_max = journal_bytes_max
         self._disk_reserve_bytes = disk_reserve_bytes
         if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            # SQLite would make it readable by everybody; its other files follow this one.
+            # One that is there is not opened: closing it again would drop SQLite's locks on it.
+            with contextlib.suppress(FileExistsError):
+                flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                os.close(os.open(directory / DATABASE_FILE, flags, FILE_MODE))
         self._database = _open(directory / DATABASE_FILE if directory else None)
         self._balance = self._database.balance()
         self._journal_bytes = self._balance.journal_bytes

@@ -144,7 +144,17 @@ def test_memory_durability_writes_no_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_damaged_database_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(
-        StoreUnusable, match=r"file is not a database; put a copy"
-    ):
+    with pytest.raises(StoreUnusable, match=r"file is not a database; put a copy"):
         Store(tmp_path, journal_bytes_max=1 << 20)
+
+
+def test_what_is_stored_is_for_owner_and_group_only(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = await started(tmp_path / "data")
+        await store.journal(b"body", 1, "http")
+        paths = [tmp_path / "data", *(tmp_path / "data").iterdir()]
+        assert len(paths) > 2  # the write-ahead log too
+        assert [path.name for path in paths if path.stat().st_mode & 0o007] == []
+        await store.close()
+
+    asyncio.run(run())
