@@ -125,8 +125,9 @@ def _wrong_length(name: str, value: bytes, length: int) -> str:
 def _items(span: SpanData) -> int:
     """Attributes, events, links and the values nested in them: what costs memory by itself."""
     items = len(span.attributes) + _nested(span.attributes)
-    for part in (*span.events, *span.links):
-        items += 1 + len(part.attributes) + _nested(part.attributes)
+    owned = [event.attributes for event in span.events] + [link.attributes for link in span.links]
+    for attributes in owned:
+        items += 1 + len(attributes) + _nested(attributes)
     return items
 
 
