@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from types import ModuleType
@@ -22,9 +21,9 @@ from typing import Any
 import wrapt
 from opentelemetry import trace as trace_api
 
-import mcptrace
 from mcptrace.guard import guard
 from mcptrace.inference import AnyInferenceSpan, InferenceSpan, NonRecordingInference
+from mcptrace.patching import Patches
 from mcptrace_pytorch import compat, spans
 
 SCOPE = "mcptrace_pytorch"
@@ -34,70 +33,29 @@ logger = logging.getLogger("mcptrace")
 _inside_root: ContextVar[bool] = ContextVar("mcptrace_pytorch_inside_root", default=False)
 
 
-class _State:
-    """Process-wide: what is patched, and whose provider makes the spans."""
-
-    lock = threading.RLock()
-    active = False
-    tracer_provider: Any = None
-    awaited: set[str] = set()  # noqa: RUF012 - the process's, never an instance's
-    patched: list[tuple[Any, str, Any, Any]] = []  # noqa: RUF012 - class, name, before, ours
-
-
 def install(tracer_provider: Any = None) -> None:
     """Trace inferences from now on, with ``init``'s provider unless another one is given."""
-    with _State.lock:
-        _State.tracer_provider = tracer_provider
-        _State.active = True
-        for name in compat.MODULES:
-            module = sys.modules.get(name)
-            if module is not None:
-                _patch(module)
-            elif name not in _State.awaited:
-                _State.awaited.add(name)
-                wrapt.register_post_import_hook(_imported, name)
+    _patches.install(tracer_provider)
 
 
 def uninstall() -> None:
     """Put back what was there.  Where somebody has patched over us we stay, and pass through."""
-    with _State.lock:
-        _State.active = False
-        buried = []
-        for patched in _State.patched:
-            owner, name, before, ours = patched
-            if owner.__dict__.get(name) is ours:
-                setattr(owner, name, before)
-            else:
-                buried.append(patched)
-        _State.patched[:] = buried
-
-
-def _imported(module: ModuleType) -> None:
-    with _State.lock:
-        if _State.active:
-            _patch(module)
+    _patches.uninstall()
 
 
 def _patch(module: ModuleType) -> None:
-    with guard("pytorch adapter"):
-        package = module.__name__.partition(".")[0]
-        version = str(getattr(sys.modules[package], "__version__", ""))
-        reason = compat.refusal(module.__name__, version)
-        if reason:
-            logger.warning("mcptrace: %s", reason)
-        elif module.__name__ == compat.TORCH:
-            _replace(module.nn.Module, "__call__", _traced_call(module))
-        else:
-            _replace(module.GenerationMixin, "generate", _traced_generate)
+    package = module.__name__.partition(".")[0]
+    version = str(getattr(sys.modules[package], "__version__", ""))
+    reason = compat.refusal(module.__name__, version)
+    if reason:
+        logger.warning("mcptrace: %s", reason)
+    elif module.__name__ == compat.TORCH:
+        _patches.replace(module.nn.Module, "__call__", _traced_call(module))
+    else:
+        _patches.replace(module.GenerationMixin, "generate", _traced_generate)
 
 
-def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    if any(patched[:2] == (owner, name) for patched in _State.patched):
-        return
-    before = owner.__dict__[name]
-    ours = make(before)
-    setattr(owner, name, ours)
-    _State.patched.append((owner, name, before, ours))
+_patches = Patches(compat.MODULES, _patch)
 
 
 def _traced_call(torch: Any) -> Callable[[Any], Any]:
@@ -123,7 +81,7 @@ def _traced_call(torch: Any) -> Callable[[Any], Any]:
 
 def _outermost(original: Any, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     # A frozen TorchScript module, which is always for inference, has no such attribute any more.
-    if not _State.active or getattr(module, "training", False):
+    if not _patches.active or getattr(module, "training", False):
         return original(module, *args, **kwargs)
     span = _start(module, spans.FORWARD, args, kwargs)
     if isinstance(span, InferenceSpan):
@@ -143,7 +101,7 @@ def _traced_generate(
     wrapped: Callable[..., Any], model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Around ``GenerationMixin.generate``; it switches gradients off itself."""
-    if not _State.active or _inside_root.get():
+    if not _patches.active or _inside_root.get():
         return wrapped(*args, **kwargs)
     span = _start(model, spans.GENERATE, args, kwargs)
     token = _inside_root.set(True)
@@ -166,7 +124,7 @@ def _start(
     """The span of a root call; None where nobody takes spans or this is no inference."""
     span: AnyInferenceSpan | None = None
     with guard("pytorch adapter"):
-        tracer = _tracer()
+        tracer = _patches.tracer(SCOPE)
         current = trace_api.get_current_span()
         if tracer is None or isinstance(current, InferenceSpan | NonRecordingInference):
             return None
@@ -178,13 +136,6 @@ def _start(
         with guard("pytorch adapter"):
             span.set_attributes(spans.attributes(module, args, kwargs))
     return span
-
-
-def _tracer() -> mcptrace.Tracer | None:
-    """None where neither ``init`` nor the program has set up a provider of ours."""
-    provider = _State.tracer_provider or mcptrace
-    tracer = provider.get_tracer(SCOPE, mcptrace.__version__)
-    return tracer if isinstance(tracer, mcptrace.Tracer) else None
 
 
 def _record_tokens(

@@ -15,8 +15,6 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import sys
-import threading
 from collections.abc import Callable
 from inspect import BoundArguments
 from types import ModuleType
@@ -26,9 +24,9 @@ import wrapt
 from opentelemetry import trace as trace_api
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-import mcptrace
 from mcptrace.guard import guard
 from mcptrace.inference import AnyInferenceSpan, InferenceSpan
+from mcptrace.patching import Patches
 from mcptrace_proto import semconv
 from mcptrace_triton import compat, spans
 from mcptrace_triton.compat import Style
@@ -43,65 +41,34 @@ SCOPE = "mcptrace_triton"
 logger = logging.getLogger("mcptrace")
 
 
-class _State:
-    """Process-wide: what is patched, and whose provider makes the spans."""
-
-    lock = threading.RLock()
-    active = False
-    tracer_provider: Any = None
-    awaited: set[str] = set()  # noqa: RUF012 - the process's, never an instance's
-    patched: list[tuple[Any, str, Any, Any]] = []  # noqa: RUF012 - class, name, before, ours
-
-
 def install(tracer_provider: Any = None) -> None:
     """Trace requests from now on, with ``init``'s provider unless another one is given."""
-    with _State.lock:
-        _State.tracer_provider = tracer_provider
-        _State.active = True
-        for name in compat.HOOKS:
-            module = sys.modules.get(name)
-            if module is not None:
-                _patch(module)
-            elif name not in _State.awaited:
-                _State.awaited.add(name)
-                wrapt.register_post_import_hook(_imported, name)
+    _patches.install(tracer_provider)
 
 
 def uninstall() -> None:
     """Put back what was there.  Where somebody has patched over us we stay, and pass through."""
-    with _State.lock:
-        _State.active = False
-        buried = []
-        for patched in _State.patched:
-            owner, name, before, ours = patched
-            if owner.__dict__.get(name) is ours:
-                setattr(owner, name, before)
-            else:
-                buried.append(patched)
-        _State.patched[:] = buried
-
-
-def _imported(module: ModuleType) -> None:
-    with _State.lock:
-        if _State.active:
-            _patch(module)
+    _patches.uninstall()
 
 
 def _patch(module: ModuleType) -> None:
-    with guard("triton adapter"):
-        owner = getattr(module, compat.CLASS)
-        for name, style in compat.HOOKS[module.__name__].items():
-            before = owner.__dict__.get(name)
-            if before is None or any(done[:2] == (owner, name) for done in _State.patched):
-                continue
-            reason = compat.refusal(name, style, inspect.signature(before).parameters)
-            if reason:
-                logger.warning("mcptrace: %s", reason)
-                continue
+    owner = getattr(module, compat.CLASS)
+    for name, style in compat.HOOKS[module.__name__].items():
+        if name in vars(owner):
             traced = functools.partial(_TRACED[style], compat.protocol(module.__name__))
-            ours = wrapt.FunctionWrapper(before, traced)
-            setattr(owner, name, ours)
-            _State.patched.append((owner, name, before, ours))
+            _patches.replace(owner, name, functools.partial(_wrapped, name, style, traced))
+
+
+def _wrapped(name: str, style: Style, traced: Callable[..., Any], before: Any) -> Any:
+    """What stands in for a method; None where it is not understood."""
+    reason = compat.refusal(name, style, inspect.signature(before).parameters)
+    if reason:
+        logger.warning("mcptrace: %s", reason)
+        return None
+    return wrapt.FunctionWrapper(before, traced)
+
+
+_patches = Patches(compat.HOOKS, _patch)
 
 
 # -- one call ------------------------------------------------------------------------------
@@ -111,7 +78,7 @@ def _begin(
     protocol: str, wrapped: Callable[..., Any], args: Any, kwargs: Any
 ) -> tuple[AnyInferenceSpan, BoundArguments] | None:
     """The span of a call and its arguments to send; None where the call is to pass untouched."""
-    tracer = _tracer()
+    tracer = _patches.tracer(SCOPE)
     bound = _bound(wrapped, args, kwargs)
     if tracer is None or bound is None:
         return None
@@ -149,15 +116,6 @@ def _hand_on(arguments: dict[str, Any], span: trace_api.Span) -> None:
     carrier: dict[str, str] = {}
     propagate.inject(carrier, trace_api.set_span_in_context(span))
     arguments["headers"] = spans.with_context(arguments.get("headers"), carrier)
-
-
-def _tracer() -> mcptrace.Tracer | None:
-    """None where neither ``init`` nor the program has set up a provider of ours."""
-    if not _State.active:
-        return None
-    provider = _State.tracer_provider or mcptrace
-    tracer = provider.get_tracer(SCOPE, mcptrace.__version__)
-    return tracer if isinstance(tracer, mcptrace.Tracer) else None
 
 
 def _succeeded(span: AnyInferenceSpan, result: Any) -> None:
@@ -276,7 +234,7 @@ def _stream(protocol: str, wrapped: Any, client: Any, args: Any, kwargs: Any) ->
     """One context for the whole stream: that of the span in which it is opened."""
     current = trace_api.get_current_span()
     bound = _bound(wrapped, args, kwargs)
-    if _tracer() is None or bound is None or not current.get_span_context().is_valid:
+    if _patches.tracer(SCOPE) is None or bound is None or not current.get_span_context().is_valid:
         return wrapped(*args, **kwargs)
     with guard("triton adapter"):
         _hand_on(bound.arguments, current)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-import threading
 import time
 from contextvars import ContextVar
 from types import ModuleType
@@ -23,9 +22,10 @@ from typing import Any
 
 import wrapt
 
-import mcptrace
 from mcptrace.guard import guard
 from mcptrace.inference import InferenceSpan
+from mcptrace.patching import Patches
+from mcptrace.tracer import Tracer
 from mcptrace_vllm import compat, spans
 
 SCOPE = "mcptrace_vllm"
@@ -35,67 +35,36 @@ logger = logging.getLogger("mcptrace")
 _inside_call: ContextVar[bool] = ContextVar("mcptrace_vllm_inside_call", default=False)
 
 
-class _State:
-    """Process-wide: what is patched, and whose provider makes the spans."""
-
-    lock = threading.RLock()
-    active = False
-    awaited = False
-    tracer_provider: Any = None
-    patched: list[tuple[Any, str, Any, Any]] = []  # noqa: RUF012 - class, name, before, ours
-
-
 def install(tracer_provider: Any = None) -> None:
     """Trace requests from now on, with ``init``'s provider unless another one is given."""
-    with _State.lock:
-        _State.tracer_provider = tracer_provider
-        _State.active = True
-        module = sys.modules.get(compat.MODULE)
-        if module is not None:
-            _patch(module)
-        elif not _State.awaited:
-            _State.awaited = True
-            wrapt.register_post_import_hook(_imported, compat.MODULE)
+    _patches.install(tracer_provider)
 
 
 def uninstall() -> None:
     """Put back what was there.  Where somebody has patched over us we stay, and pass through."""
-    with _State.lock:
-        _State.active = False
-        buried = []
-        for patched in _State.patched:
-            owner, name, before, ours = patched
-            if owner.__dict__.get(name) is ours:
-                setattr(owner, name, before)
-            else:
-                buried.append(patched)
-        _State.patched[:] = buried
-
-
-def _imported(module: ModuleType) -> None:
-    with _State.lock:
-        if _State.active:
-            _patch(module)
+    _patches.uninstall()
 
 
 def _patch(module: ModuleType) -> None:
-    with guard("vllm adapter"):
-        reason = compat.refusal(str(getattr(sys.modules["vllm"], "__version__", "")))
-        if reason:
-            logger.warning("mcptrace: %s", reason)
-            return
-        owner = getattr(module, compat.CLASS)
-        for name in compat.METHODS:
-            before = owner.__dict__.get(name)
-            if before is None or any(done[:2] == (owner, name) for done in _State.patched):
-                continue
-            ours = wrapt.FunctionWrapper(before, functools.partial(_traced, name))
-            setattr(owner, name, ours)
-            _State.patched.append((owner, name, before, ours))
+    reason = compat.refusal(str(getattr(sys.modules["vllm"], "__version__", "")))
+    if reason:
+        logger.warning("mcptrace: %s", reason)
+        return
+    owner = getattr(module, compat.CLASS)
+    for name in compat.METHODS:
+        if name in vars(owner):
+            _patches.replace(owner, name, functools.partial(_wrapped, name))
+
+
+def _wrapped(name: str, before: Any) -> Any:
+    return wrapt.FunctionWrapper(before, functools.partial(_traced, name))
+
+
+_patches = Patches((compat.MODULE,), _patch)
 
 
 def _traced(method: str, wrapped: Any, llm: Any, args: Any, kwargs: Any) -> Any:
-    tracer = _tracer()
+    tracer = _patches.tracer(SCOPE)
     if tracer is None or _inside_call.get():
         return wrapped(*args, **kwargs)
     name, operation = _model_name(llm), compat.METHODS[method]
@@ -119,15 +88,6 @@ def _traced(method: str, wrapped: Any, llm: Any, args: Any, kwargs: Any) -> Any:
     return outputs
 
 
-def _tracer() -> mcptrace.Tracer | None:
-    """None where neither ``init`` nor the program has set up a provider of ours."""
-    if not _State.active:
-        return None
-    provider = _State.tracer_provider or mcptrace
-    tracer = provider.get_tracer(SCOPE, mcptrace.__version__)
-    return tracer if isinstance(tracer, mcptrace.Tracer) else None
-
-
 def _model_name(llm: Any) -> str:
     name = "unknown"
     with guard("vllm adapter"):
@@ -136,7 +96,7 @@ def _model_name(llm: Any) -> str:
 
 
 def _record(
-    tracer: mcptrace.Tracer,
+    tracer: Tracer,
     name: str,
     operation: str,
     began_unix_nano: int,
