@@ -30,7 +30,6 @@ from mcptrace_proto.model import (
     SpanData,
 )
 
-
 # An empty event takes two bytes on the wire and a hundred times that when decoded, so that a
 # bound on bytes alone would not bound memory.  Requests as people send them have some
 # twenty items in a span and reach this at 60 MiB.
