@@ -55,6 +55,8 @@ CONTENDED_SPANS_MAX = 256
 DELAY_SECONDS_MIN = 0.01
 GRACE_SECONDS_MAX = 0.5
 """The part of a shutdown's time that is left for an interrupted export to return."""
+LOCK_SECONDS_MAX = 0.1
+"""How long a shutdown waits for the lock before it goes on without."""
 
 
 class BatchProcessor:
@@ -200,7 +202,9 @@ class BatchProcessor:
 
     def _give_up(self) -> None:
         """Count what is still here; whatever the worker does from now on counts no more."""
-        with self._lock:
+        # Not for ever: in a signal handler the frame that holds the lock is our own caller's.
+        locked = self._lock.acquire(timeout=LOCK_SECONDS_MAX)
+        try:
             self._abandoned = True
             lost = self._in_flight + self._buffer.clear()
             self._in_flight = 0
@@ -208,6 +212,9 @@ class BatchProcessor:
                 while True:
                     self._contended.popleft()
                     lost += 1
+        finally:
+            if locked:
+                self._lock.release()
         if lost:
             self.counters.add(AFTER_SHUTDOWN, lost)
 
@@ -257,17 +264,26 @@ class BatchProcessor:
         deadline = self._settings.export_timeout_seconds
         if self._stop_at is not None:
             deadline = min(deadline, max(0.0, self._stop_at - time.monotonic()))
-        result = ExportResult(ExportOutcome.REJECTED, message="the exporter raised")
+        result: object = None
         # What an exporter's own transport does must not be traced, or it would never end.
         token = context_api.attach(context_api.set_value(SUPPRESS_INSTRUMENTATION, True))
-        with guard("exporter", self.counters):
-            result = self._exporter.export(batch, deadline)
-        context_api.detach(token)
+        try:
+            with guard("exporter", self.counters):
+                result = self._exporter.export(batch, deadline)
+                if not isinstance(result, ExportResult):
+                    raise TypeError(f"export returned {result!r}, which is no ExportResult")
+        finally:  # also where the exporter ends this thread by SystemExit
+            context_api.detach(token)
+            self._settle(result, len(batch))
+
+    def _settle(self, result: object, spans: int) -> None:
         with self._lock:
             if self._abandoned:
                 return
             self._in_flight = 0
-        count_result(self.counters, result, len(batch))
+        if not isinstance(result, ExportResult):
+            result = ExportResult(ExportOutcome.REJECTED, message="the exporter failed")
+        count_result(self.counters, result, spans)
 
 
 def count_result(counters: Counters, result: ExportResult, spans: int) -> None:

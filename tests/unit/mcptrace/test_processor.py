@@ -244,6 +244,46 @@ def test_exporter_that_raises_costs_its_batch_only(processor: Processors, finish
     assert out.counters.snapshot() == {"exported": 1, "internal_error": 1, "rejected": 1}
 
 
+@pytest.mark.parametrize("outcome", ["none", "exit"])
+def test_exporter_that_answers_nothing_costs_its_batch_only(
+    processor: Processors, finished: Make, outcome: str
+) -> None:
+    class Odd:
+        def export(self, spans: Sequence[FinishedSpan], deadline_seconds: float) -> Any:
+            if outcome == "exit":
+                raise SystemExit
+            return None
+
+        def shutdown(self) -> None:
+            """Nothing to close."""
+
+    before = reraise_in_tests(False)
+    try:
+        batches = processor(Odd(), batch_spans_max=1)
+        for _ in range(2):
+            batches.on_end(finished())
+            thread = batches._thread
+            assert thread is not None
+            if outcome == "exit":
+                thread.join(5.0)
+            else:
+                assert batches.force_flush(5.0)
+    finally:
+        reraise_in_tests(before)
+    errors = {"internal_error": 2} if outcome == "none" else {}
+    assert batches.counters.snapshot() == {"rejected": 2} | errors
+
+
+def test_shutdown_in_a_signal_handler_ends_though_its_own_frame_holds_the_lock(
+    processor: Processors, gate: Gate, finished: Make
+) -> None:
+    batches = processor(gate)
+    batches.on_end(finished())
+    with batches._lock:  # as when the signal comes in the middle of on_end
+        batches.shutdown(0.2)
+    assert batches.counters.snapshot() == {"shutdown": 1}
+
+
 def test_span_ended_while_the_lock_is_held_waits_beside_the_buffer(
     processor: Processors, gate: Gate, finished: Make
 ) -> None:
