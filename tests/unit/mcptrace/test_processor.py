@@ -244,6 +244,7 @@ def test_exporter_that_raises_costs_its_batch_only(processor: Processors, finish
     assert out.counters.snapshot() == {"exported": 1, "internal_error": 1, "rejected": 1}
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("outcome", ["none", "exit"])
 def test_exporter_that_answers_nothing_costs_its_batch_only(
     processor: Processors, finished: Make, outcome: str
