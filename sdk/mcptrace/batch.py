@@ -11,6 +11,7 @@ Always true:
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ SPAN_BYTES = 700
 ATTRIBUTE_BYTES = 100
 EVENT_BYTES = 400
 LINK_BYTES = 300
+ITEM_BYTES = 32  # of a list: the reference and a number
 
 
 @dataclass(slots=True, frozen=True)
@@ -92,10 +94,10 @@ class BatchBuffer:
 
 def estimated_bytes(span: SpanData) -> int:
     """About how much memory a span holds.  Cheap: no text is encoded, only measured."""
-    total = SPAN_BYTES + len(span.name) + len(span.status_message)
+    total = SPAN_BYTES + _text_bytes(span.name) + _text_bytes(span.status_message)
     total += ATTRIBUTE_BYTES * len(span.attributes) + _content_bytes(span.attributes)
     for event in span.events:
-        total += EVENT_BYTES + ATTRIBUTE_BYTES * len(event.attributes)
+        total += EVENT_BYTES + _text_bytes(event.name) + ATTRIBUTE_BYTES * len(event.attributes)
         total += _content_bytes(event.attributes)
     for link in span.links:
         total += LINK_BYTES + ATTRIBUTE_BYTES * len(link.attributes)
@@ -104,22 +106,29 @@ def estimated_bytes(span: SpanData) -> int:
 
 
 def _content_bytes(attributes: Mapping[str, object]) -> int:
-    """Lengths of texts, bytes and everything inside lists and maps."""
+    """Sizes of names, texts, bytes and everything inside lists and maps."""
     total = 0
     pending: list[object] = []
-    for value in attributes.values():
+    for name, value in attributes.items():
+        total += len(name)
         if isinstance(value, (str, bytes)):
-            total += len(value)
+            total += _text_bytes(value)
         elif isinstance(value, (list, tuple, dict)):
             pending.append(value)
     while pending:
         value = pending.pop()
         if isinstance(value, (str, bytes)):
-            total += len(value)
+            total += _text_bytes(value)
         elif isinstance(value, dict):
-            total += ATTRIBUTE_BYTES * len(value)
+            total += ATTRIBUTE_BYTES * len(value) + sum(map(len, value))
             pending.extend(value.values())
         elif isinstance(value, (list, tuple)):
-            total += 8 * len(value)
+            total += ITEM_BYTES * len(value)
             pending.extend(value)
     return total
+
+
+def _text_bytes(text: str | bytes) -> int:
+    """One byte a character, but up to four in memory where a text is not ASCII."""
+    plain = isinstance(text, bytes) or text.isascii()
+    return len(text) if plain else sys.getsizeof(text)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from mcptrace.api import FinishedSpan
 from mcptrace.batch import (
     ATTRIBUTE_BYTES,
     EVENT_BYTES,
+    ITEM_BYTES,
     LINK_BYTES,
     SPAN_BYTES,
     BatchBuffer,
@@ -59,15 +61,26 @@ def test_clear_says_how_many_it_threw_away(finished: Make) -> None:
     assert (buffer.clear(), len(buffer), buffer.bytes_held, buffer.clear()) == (1, 0, 0, 0)
 
 
+def test_estimate_is_no_less_than_what_texts_and_numbers_take() -> None:
+    wide = "\U0001f600" * 1000
+    assert estimated_bytes(SpanData(attributes={"t": wide})) > SPAN_BYTES + 4000
+    numbers = [float(number) for number in range(1000)]
+    size = 8 * len(numbers) + sum(map(sys.getsizeof, numbers))
+    assert estimated_bytes(SpanData(attributes={"n": list(numbers)})) > size
+
+
 def test_estimate_counts_text_wherever_it_is() -> None:
     assert estimated_bytes(SpanData()) == SPAN_BYTES
     text = "x" * 1000
     assert estimated_bytes(SpanData(name=text, status_message=text)) == SPAN_BYTES + 2000
     attributes = {"a": text, "b": text.encode(), "c": [text, [text]], "d": {"e": text}, "f": 1}
-    content = 5000 + 8 * 2 + 8 * 1 + ATTRIBUTE_BYTES
+    names = len("abcde") + len("f")
+    content = 5000 + names + ITEM_BYTES * 3 + ATTRIBUTE_BYTES
     held = 5 * ATTRIBUTE_BYTES + content
     assert estimated_bytes(SpanData(attributes=attributes)) == SPAN_BYTES + held
     events = [Event(attributes=attributes)]
     assert estimated_bytes(SpanData(events=events)) == SPAN_BYTES + EVENT_BYTES + held
+    named = [Event(name=text)]
+    assert estimated_bytes(SpanData(events=named)) == SPAN_BYTES + EVENT_BYTES + 1000
     links = [Link(attributes=attributes)]
     assert estimated_bytes(SpanData(links=links)) == SPAN_BYTES + LINK_BYTES + held
