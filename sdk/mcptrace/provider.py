@@ -32,6 +32,9 @@ from mcptrace.tracer import Tracer
 from mcptrace_proto.model import Scope
 from mcptrace_proto.schema import Enforcement
 
+TRACERS_MAX = 4096
+"""Scopes whose tracer is kept; more come from names made at run time, and get a new one."""
+
 
 class TracerProvider(trace_api.TracerProvider):
     """An ``opentelemetry.trace.TracerProvider``.
@@ -113,7 +116,9 @@ class TracerProvider(trace_api.TracerProvider):
         with self._lock:
             tracer = self._tracers.get(key)
             if tracer is None:
-                tracer = self._tracers[key] = Tracer(self, scope, schema_url or "")
+                tracer = Tracer(self, scope, schema_url or "")
+                if len(self._tracers) < TRACERS_MAX:
+                    self._tracers[key] = tracer
         return tracer
 
     def add_span_processor(self, processor: Any) -> None:

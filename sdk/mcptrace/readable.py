@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util import BoundedList
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
     Link,
@@ -112,12 +114,9 @@ def readable(span: FinishedSpan) -> ReadableSpan:
         context=SpanContext(trace_id, int.from_bytes(data.span_id, "big"), False, flags, state),
         parent=parent,
         resource=_resource(span.resource),
-        attributes=_frozen(data.attributes),
-        events=[
-            Event(event.name, _frozen(event.attributes), event.time_unix_nano)
-            for event in data.events
-        ],
-        links=[_link(link) for link in data.links],
+        attributes=_bounded(data.attributes, data.dropped_attributes_count),
+        events=_bounded_list([_event(event) for event in data.events], data.dropped_events_count),
+        links=_bounded_list([_link(link) for link in data.links], data.dropped_links_count),
         kind=KINDS.get(data.kind, SpanKind.INTERNAL),
         status=_status(data),
         start_time=data.start_time_unix_nano,
@@ -144,7 +143,31 @@ def _link(link: model.Link) -> Link:
         TraceFlags(link.flags & 0xFF),
         _trace_state(link.trace_state),
     )
-    return Link(context, _frozen(link.attributes))
+    return Link(context, _bounded(link.attributes, link.dropped_attributes_count))
+
+
+def _event(event: model.Event) -> Event:
+    attributes = _bounded(event.attributes, event.dropped_attributes_count)
+    return Event(event.name, attributes, event.time_unix_nano)
+
+
+def _bounded(attributes: model.Attributes, dropped: int) -> Mapping[str, Any]:
+    """Attributes as stock parts read them: how many were dropped is on the mapping."""
+    frozen = _frozen(attributes)
+    if not dropped:
+        return frozen
+    bounded = BoundedAttributes()
+    bounded._dict = frozen  # as it is: the limits were applied when it was set
+    bounded.dropped = dropped
+    return bounded
+
+
+def _bounded_list(items: list[Any], dropped: int) -> Sequence[Any]:
+    if not dropped:
+        return items
+    bounded: Any = BoundedList.from_seq(len(items), items)
+    bounded.dropped = dropped
+    return bounded  # type: ignore[no-any-return]
 
 
 def _resource(resource: model.Resource) -> Resource:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -51,6 +52,23 @@ def test_a_stock_processor_gets_whole_readable_spans() -> None:
     assert readable_child.instrumentation_scope is not None
     assert readable_child.instrumentation_scope.name == "mcptrace.testing"
     assert '"name": "child"' in readable_child.to_json()
+
+
+def test_counts_of_what_was_dropped_reach_stock_exporters() -> None:
+    exporter = InMemorySpanExporter()
+    limits = dict.fromkeys(("attributes_max", "events_max", "links_max"), 1)
+    with captured_spans(
+        processors=[SimpleSpanProcessor(exporter)], event_attributes_max=0, **limits
+    ) as capture:
+        span = capture.tracer.start_span("s", attributes={"a": 1, "b": 2, "c": 3})
+        for _ in range(3):
+            span.add_event("e", {"k": 1})
+            span.add_link(ELSEWHERE)
+        span.end()
+    (read,) = exporter.get_finished_spans()
+    assert (read.dropped_attributes, read.dropped_events, read.dropped_links) == (2, 2, 2)
+    assert read.events[0].dropped_attributes == 1
+    assert json.loads(read.to_json())["attributes"]["a"] == 1
 
 
 def test_the_schema_of_a_scope_reaches_stock_exporters() -> None:

@@ -18,6 +18,7 @@ from opentelemetry.trace import (
     TraceState,
 )
 
+from mcptrace import provider
 from mcptrace.span import Span
 from mcptrace.testing import captured_spans
 from mcptrace_proto.sampling.threshold import MAX, ot_threshold
@@ -50,6 +51,17 @@ def test_use_span_records_what_leaves_its_block() -> None:
         (data,) = capture.spans
         assert (data.status_code, data.status_message) == (2, "ValueError: out")
         assert [event.name for event in data.events] == ["exception"]
+
+
+def test_scopes_named_at_run_time_are_not_kept_without_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(provider, "TRACERS_MAX", 2)
+    with captured_spans() as capture:
+        for number in range(4):
+            capture.provider.get_tracer(f"lib{number}").start_span(f"{number}").end()
+        assert [span.name for span in capture.spans] == ["0", "1", "2", "3"]
+        assert len(capture.provider._tracers) == 2
 
 
 def test_equal_scopes_share_a_tracer() -> None:
