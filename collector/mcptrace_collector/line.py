@@ -1,13 +1,15 @@
 """The main road: from a request at the door to a verdict that is true on disk.
 
-    consume ─▶ admit ─▶ journal ─▶ (answer) ─▶ normalize ─▶ trace table ┐
-                                                                        ▼
+    consume ─▶ admit ─▶ journal ─▶ (answer)
+                           └─▶ inbox ─▶ normalize ─▶ trace table ┐
+                                                                 ▼
     senders ◀─ wake ◀─ audit files ◀─ one commit ◀─ settle ◀─ verdict ◀─ due
 
 One task (``run``) settles; ``consume`` runs for many requests at once on the same loop.
 
 Always true:
-  * consume returns only after the journal has the request;
+  * consume returns only after the journal has the request, and waits for nothing else;
+  * what the journal has is in the inbox, also when the client has gone meanwhile;
   * a settlement, once built, is committed exactly once, however often it has to be tried;
   * nothing is forwarded before its audit record is committed;
   * when settling stalls, consume says "later" before memory passes its bound.
@@ -22,7 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from mcptrace_collector.audit import AuditLog
 from mcptrace_collector.clock import Clock
-from mcptrace_collector.durable import Store
+from mcptrace_collector.durable import JournalRecord, Store
 from mcptrace_collector.errors import Retryable
 from mcptrace_collector.normalize import Normalizer
 from mcptrace_collector.pipeline import (
@@ -44,7 +46,7 @@ from mcptrace_proto.sampling.verdict import TraceSampler
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.05
-SAMPLED_OUT_INTERVAL_NANO = 60 * 1_000_000_000
+SAMPLED_OUT_INTERVAL_SECONDS = 60.0
 # What one commit settles at most: no commit holds up the journal for long, and the room it
 # needs on the disk stays far below limits.disk_reserve_bytes.
 SETTLEMENT_SPANS_MAX = 5000
@@ -90,9 +92,12 @@ class Line:
         self._backlog_bytes_max = backlog_bytes_max
         self._queue_has_room = queue_has_room
         self._settled = settled
+        self._inbox: deque[tuple[SpanRecord, float]] = deque()  # with the time of arrival
         self._decided: deque[DecidedTrace] = deque()
-        self._decided_bytes = 0
+        self._waiting_bytes = 0  # of both, estimated
+        self._taking: set[asyncio.Task[None]] = set()
         self._noted_unix_nano = clock.unix_nano()
+        self._noted_at = clock.monotonic()
         self._finishing = False
 
     # -- in: called by the receivers -------------------------------------------------------
@@ -101,7 +106,7 @@ class Line:
     def backlogged(self) -> bool:
         """Whether so much waits to be settled that nothing more is taken."""
         # While settling stalls nothing leaves the table either: what it has too much is backlog.
-        return self._decided_bytes + self._table.bytes_over > self._backlog_bytes_max
+        return self._waiting_bytes + self._table.bytes_over > self._backlog_bytes_max
 
     async def consume(self, body: bytes, *, transport: str, json: bool) -> Admitted:
         """Admit one request; see pipeline.Intake for what is raised."""
@@ -111,22 +116,46 @@ class Line:
         if admitted.rejected:
             self._telemetry.count("rejected_spans_total", admitted.rejected, transport=transport)
         if admitted.records:
-            spans = len(admitted.records)
-            position = await self._store.journal(admitted.body, spans, transport)
-            await self._take(admitted.records, position)
+            # A client that hangs up cancels us, but not what the journal has begun to take.
+            taking = asyncio.create_task(self._take(admitted, transport))
+            self._taking.add(taking)
+            taking.add_done_callback(self._taken)
+            await asyncio.shield(taking)
         return admitted
 
-    async def replay(self, position: int, body: bytes, decided: int) -> None:
+    def replay(self, row: JournalRecord) -> None:
         """Take up a journal row of an earlier run, but for the spans that have their verdict."""
-        records = admit(body).records
-        await self._take([r for r in records if not decided >> r.origin.ordinal & 1], position)
+        records = admit(row.body).records
+        decided = row.decided
+        self._enter([r for r in records if not decided >> r.origin.ordinal & 1], row.position)
 
-    async def _take(self, records: Sequence[SpanRecord], position: int) -> None:
-        for number, record in enumerate(records):
-            if number % SPANS_PER_TURN == SPANS_PER_TURN - 1:
-                await asyncio.sleep(0)
+    async def _take(self, admitted: Admitted, transport: str) -> None:
+        spans = len(admitted.records)
+        position = await self._store.journal(admitted.body, spans, transport)
+        self._enter(admitted.records, position)
+
+    def _taken(self, taking: asyncio.Task[None]) -> None:
+        self._taking.discard(taking)
+        if not taking.cancelled():
+            taking.exception()  # consume has raised it, or there is nobody to tell any more
+
+    def _enter(self, records: Iterable[SpanRecord], position: int) -> None:
+        now = self._clock.monotonic()
+        for record in records:
             record.origin = Origin(position, record.origin.ordinal)
-            self._place(record, self._clock.monotonic())
+            self._inbox.append((record, now))
+            self._waiting_bytes += estimated_bytes(record)
+
+    # -- through: one task -----------------------------------------------------------------
+
+    async def _place_inbox(self) -> None:
+        """Normalise what came in and hold it by trace, a turn of the loop at a time."""
+        while self._inbox:
+            for _ in range(min(len(self._inbox), SPANS_PER_TURN)):
+                record, arrived = self._inbox.popleft()
+                self._waiting_bytes -= estimated_bytes(record)
+                self._place(record, arrived)
+            await asyncio.sleep(0)
 
     def _place(self, record: SpanRecord, now: float) -> None:
         """Normalise one span and put it where its verdict will be found."""
@@ -143,10 +172,18 @@ class Line:
         if found.drop:
             self._decide([record], Decision(False, SCHEMA, None, 1.0, ""))
         elif not self._table.holds(trace_id) and (known := self._verdicts.recall(trace_id)):
-            self._decide([record], self._late(record, known))
+            if known.has(record.data.span_id):
+                self._drop_duplicate(record)
+            else:
+                self._verdicts.add_span(trace_id, record.data.span_id)
+                self._decide([record], self._late(record, known.decision))
         elif not self._table.add(record, now):
-            self._telemetry.count("duplicate_spans_total")
-            self._decide([record], Decision(False, DUPLICATE, None, 1.0, ""))
+            self._drop_duplicate(record)
+
+    def _drop_duplicate(self, record: SpanRecord) -> None:
+        """A client that did not get its answer has sent the span again."""
+        self._telemetry.count("duplicate_spans_total")
+        self._decide([record], Decision(False, DUPLICATE, None, 1.0, ""))
 
     def _late(self, record: SpanRecord, known: Decision) -> Decision:
         """A late span follows its trace, but a critical one is kept even when its trace was not."""
@@ -159,13 +196,11 @@ class Line:
             return known
         return Decision(True, reason, 0, 1.0, known.key)
 
-    # -- out: one task ------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Settle what is due until ``finish``, and say from time to time what was not kept."""
         while not self._finishing:
             await self.settle_due()
-            if self._clock.unix_nano() - self._noted_unix_nano > SAMPLED_OUT_INTERVAL_NANO:
+            if self._clock.monotonic() - self._noted_at > SAMPLED_OUT_INTERVAL_SECONDS:
                 await self.note_sampled_out()
             await asyncio.sleep(TICK_SECONDS)
 
@@ -174,7 +209,8 @@ class Line:
         self._finishing = True
 
     async def settle_due(self) -> None:
-        """Decide and settle everything that is due now."""
+        """Place what came in; decide and settle everything that is due now."""
+        await self._place_inbox()
         self._judge(self._table.due(self._clock.monotonic()))
         early = self._table.overflow()
         if early:
@@ -184,7 +220,9 @@ class Line:
             await self._settle_some()
 
     async def drain(self) -> None:
-        """Decide and settle everything that is held, for shutdown."""
+        """Decide and settle everything that was accepted, for shutdown."""
+        await asyncio.gather(*self._taking, return_exceptions=True)
+        await self._place_inbox()
         self._judge(self._table.drain())
         await self.settle_due()
 
@@ -200,6 +238,7 @@ class Line:
         now = self._clock.unix_nano()
         settlement = self._settler.sampled_out(self._store.balance, self._noted_unix_nano, now)
         self._noted_unix_nano = now
+        self._noted_at = self._clock.monotonic()
         if settlement.audit_lines:
             await self._commit(settlement)
 
@@ -207,7 +246,7 @@ class Line:
         for trace in traces:
             self._normalizer.complete_trace(trace.records)
             decision = self._verdict(trace)
-            self._verdicts.remember(trace.trace_id, decision)
+            self._verdicts.remember(trace.trace_id, decision, trace.spans)
             self._telemetry.count("decided_traces_total", reason=decision.reason)
             self._decide(trace.records, decision)
 
@@ -215,15 +254,16 @@ class Line:
         if self._sampler is None:
             return KEEP_ALL
         spans = [(record.data, record.inference) for record in trace.records]
-        # Every span of a trace should carry the same ot=th; the first one that says any wins.
-        state = next((data.trace_state for data, _ in spans if data.trace_state), "")
+        # Every span of a trace should carry the same ot member; the first one that has any wins.
+        states = [data.trace_state for data, _ in spans if data.trace_state]
+        state = next((text for text in states if "ot=" in text), "")
         return self._sampler.decide(trace.trace_id, state, spans, self._clock.monotonic())
 
     def _decide(self, records: Sequence[SpanRecord], decision: Decision) -> None:
         """Queue a verdict for settling, a large trace in parts that each fit into a commit."""
         for part in _parts(records):
             self._decided.append(DecidedTrace(part[0].data.trace_id, part, decision))
-            self._decided_bytes += sum(estimated_bytes(record) for record in part)
+            self._waiting_bytes += sum(estimated_bytes(record) for record in part)
 
     async def _settle_some(self) -> None:
         traces: list[DecidedTrace] = []
@@ -238,7 +278,7 @@ class Line:
             self._telemetry.count("stalls_total")
             await asyncio.sleep(STALLED_RETRY_SECONDS)
         await self._commit(self._settler.settle(traces, self._clock.unix_nano()))
-        self._decided_bytes -= memory
+        self._waiting_bytes -= memory
 
     async def _commit(self, settlement: Settlement) -> None:
         """Make it true on disk, then let the audit files follow.  Tries until it is done."""

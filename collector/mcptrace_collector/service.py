@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias
@@ -26,7 +28,7 @@ from mcptrace_collector.config import CollectorConfig, ExporterConfig, render_ya
 from mcptrace_collector.durable import Balance, Store
 from mcptrace_collector.exporters import build_exporter
 from mcptrace_collector.exporters.sender import Sender, SenderSettings
-from mcptrace_collector.line import Line
+from mcptrace_collector.line import TICK_SECONDS, Line
 from mcptrace_collector.normalize import Normalizer
 from mcptrace_collector.receivers import ByteBudget, OtlpGrpcReceiver, OtlpHttpReceiver
 from mcptrace_collector.report import balance_text, status
@@ -41,6 +43,7 @@ log = logging.getLogger(__name__)
 Receiver: TypeAlias = OtlpGrpcReceiver | OtlpHttpReceiver
 
 EXIT_OK, EXIT_FAILURE = 0, 1
+ORPHANED_RECORDS_FILE = "audit-orphaned.jsonl"
 # Verdicts not yet on disk may hold this share of the trace table's bound before clients must wait.
 BACKLOG_SHARE = 0.5
 
@@ -124,7 +127,7 @@ class Service:
 
     async def start(self) -> None:
         """Take up what an earlier run left, then open the doors.  Raises CollectorError."""
-        unfinished = list(self._store.undecided())
+        unfinished = self._store.unfinished()
         self._store.start()
         await self._line.note("start", self._configuration_fields())
         if self._recovered or unfinished:
@@ -139,14 +142,20 @@ class Service:
         if self._config.admin.enabled:
             await self._admin.start()
             log.info("admin listens on %s", self._admin.endpoint)
-        for record in unfinished:
-            await self._line.replay(record.position, record.body, record.decided)
-            await asyncio.sleep(0)  # the admin server answers meanwhile
         self._line_task = asyncio.create_task(self._line.run(), name="line")
+        await self._replay(unfinished)
         for name, receiver in self._receivers.items():
             await receiver.start()
             log.info("%s listens on %s", name, receiver.endpoint)
         self._ready = True
+
+    async def _replay(self, positions: Sequence[int]) -> None:
+        """Take the journal up again, no faster than it can be settled."""
+        assert self._line_task is not None
+        for position in positions:
+            while self._line.backlogged and not self._line_task.done():
+                await asyncio.sleep(TICK_SECONDS)
+            self._line.replay(await self._store.row(position))
 
     async def wait(self, stopping: asyncio.Event) -> bool:
         """Until told to stop; True when it is because settling itself failed."""
@@ -207,13 +216,26 @@ class Service:
         audit_log = AuditLog(Path(audit.directory), audit.segment_records, clock=self._clock)
         recovered = list(audit_log.open().messages)
         outbox = self._store.outbox()
-        if outbox and outbox[-1][0] >= audit_log.size:
-            recovered.append(f"{outbox[-1][0] + 1 - audit_log.size} committed records were added")
-        if outbox:
+        if outbox and not audit_log.owns(outbox[0][1]):
+            recovered.append(self._set_aside(outbox))
+        elif outbox:
+            before = audit_log.size
             audit_log.append(outbox)
+            if audit_log.size > before:
+                recovered.append(f"{audit_log.size - before} committed records were added")
         for message in recovered:
             log.warning("audit log: %s", message)
         return audit_log, recovered
+
+    def _set_aside(self, outbox: Sequence[tuple[int, bytes]]) -> str:
+        """Keep records of a log that is not here any more; they cannot go into another one."""
+        path = Path(self._config.data_dir) / ORPHANED_RECORDS_FILE
+        with path.open("ab") as file:
+            file.writelines(line + b"\n" for _, line in outbox)
+            file.flush()
+            os.fsync(file.fileno())
+        self._store.forget_outbox()
+        return f"{len(outbox)} records of another log, which is gone, are kept in {path}"
 
     def _configuration_fields(self) -> dict[str, object]:
         return configuration_fields(metadata.version("mcptrace"), render_yaml(self._config))

@@ -110,6 +110,11 @@ class AuditLog:
         self._require_open()
         return AuditChain(self._log_id, self._tail.size, self._tail.head)
 
+    def owns(self, line: bytes) -> bool:
+        """Whether a record was made for this log."""
+        head = record_prefix(self._log_id, 0, ZERO_HASH).partition(b'"index"')[0]
+        return line.startswith(head)
+
     def open(self) -> Recovery:
         """Create the log, or find its end and make it whole.
 

@@ -16,7 +16,7 @@ Nothing here starts or ends a transaction; the store groups calls and commits th
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -227,13 +227,19 @@ class Database:
         self.count("received", transport, spans)
         return position
 
-    def undecided(self) -> Iterator[JournalRecord]:
-        """The rows that a restart must take up again, oldest first."""
-        rows = self._connection.execute(
-            "SELECT position, body, spans, decided FROM journal ORDER BY position"
-        )
-        for position, body, spans, decided in rows:
-            yield JournalRecord(position, body, spans, _bits(decided))
+    def unfinished(self) -> list[int]:
+        """Positions of the rows that a restart must take up again, oldest first."""
+        return sorted(self._open)
+
+    def row(self, position: int) -> JournalRecord:
+        """One row of the journal.  Raises KeyError when it has been settled."""
+        row = self._connection.execute(
+            "SELECT body, spans, decided FROM journal WHERE position = ?", (position,)
+        ).fetchone()
+        if row is None:
+            raise KeyError(position)
+        body, spans, decided = row
+        return JournalRecord(position, body, spans, _bits(decided))
 
     def settle(self, settlement: Settlement) -> None:
         """Make one settlement true: queues, audit outbox, journal marks and counts."""

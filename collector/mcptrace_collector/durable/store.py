@@ -21,7 +21,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +36,7 @@ DATABASE_FILE = "state.db"
 DIRECTORY_MODE, FILE_MODE = 0o750, 0o640  # spans may say what nobody else here is to read
 GROUP_MAX = 512  # calls in one transaction
 RETRY_AFTER_SECONDS = 1.0
+MAX_INDEX = (1 << 63) - 1
 
 T = TypeVar("T")
 _Work = tuple[Callable[[Database], Any], "asyncio.Future[Any]"]
@@ -76,15 +77,22 @@ class Store:
 
     # -- before the loop runs --------------------------------------------------------------
 
-    def undecided(self) -> Iterator[JournalRecord]:
-        """Journal rows left by an earlier run.  Only before ``start``."""
+    def unfinished(self) -> list[int]:
+        """Positions of the journal rows left by an earlier run.  Only before ``start``."""
         assert self._thread is None
-        return self._database.undecided()
+        return self._database.unfinished()
 
     def outbox(self) -> list[tuple[int, bytes]]:
         """Audit lines left by an earlier run.  Only before ``start``."""
         assert self._thread is None
         return self._database.outbox()
+
+    def forget_outbox(self) -> None:
+        """Drop the audit lines of an earlier run, safe elsewhere by now.  Before ``start``."""
+        assert self._thread is None
+        self._database.begin()
+        self._database.clear_outbox(MAX_INDEX)
+        self._database.committed()
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -107,6 +115,10 @@ class Store:
             raise Retryable(reason, RETRY_AFTER_SECONDS)
         self._journal_bytes += len(body)  # the admitted, corrected to the durable at each commit
         return await self._submit(lambda db: db.journal(body, spans, transport))
+
+    async def row(self, position: int) -> JournalRecord:
+        """Read one journal row; a whole journal would not fit into memory."""
+        return await self._submit(lambda db: db.row(position))
 
     async def settle(self, settlement: Settlement) -> None:
         """Make one settlement true, whole or not at all.  Raises Retryable."""

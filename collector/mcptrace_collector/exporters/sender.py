@@ -30,6 +30,7 @@ TOO_LARGE = "too_large"
 RETRY_EXHAUSTED = "retry_exhausted"
 
 LOG_INTERVAL_SECONDS = 60.0
+AFTER_SECONDS_MAX = 300.0  # a destination's own delay is honoured up to here
 
 
 @dataclass(slots=True, frozen=True)
@@ -176,7 +177,7 @@ class Sender:
                 raise
             except Retryable as later:
                 self._attempted(self.destination, "retryable")
-                wait = max(delay, later.after_seconds)
+                wait = max(delay, min(later.after_seconds, AFTER_SECONDS_MAX))
                 elapsed = self._clock.monotonic() - started + wait
                 if 0 < settings.retry_elapsed_max_seconds < elapsed:
                     raise

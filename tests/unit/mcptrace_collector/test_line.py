@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mcptrace_collector.audit import AuditLog, verify_log
-from mcptrace_collector.durable import Store
+from mcptrace_collector.durable import JournalRecord, Store
 from mcptrace_collector.errors import BadRequest, Retryable
 from mcptrace_collector.line import Line
 from mcptrace_collector.normalize import Normalizer
@@ -199,6 +199,34 @@ def test_the_same_span_twice_is_forwarded_once_and_counted(tmp_path: Path) -> No
     run(tmp_path, test)
 
 
+def test_a_span_sent_again_after_its_verdict_is_known(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        await rig.send(span(LOW_R, 1))
+        await rig.pass_time(2)
+        await rig.send(span(LOW_R, 1), span(LOW_R, 2))
+        await rig.pass_time(0.1)
+        await rig.send(span(LOW_R, 2))
+        await rig.pass_time(0.1)
+        assert [s.span_id[-1] for s in await rig.queued()] == [1, 2]
+        assert rig.store.balance.dropped == {"duplicate": 2}
+
+    run(tmp_path, test)
+
+
+def test_a_client_that_hangs_up_loses_nothing_that_the_journal_took(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        sending = asyncio.create_task(rig.send(span(LOW_R, 1)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await rig.line.drain()
+        assert len(await rig.queued()) == 1
+        assert rig.store.balance.held == 0
+
+    run(tmp_path, test)
+
+
 def test_strict_drops_an_inference_that_violates_the_schema_and_nothing_else(
     tmp_path: Path,
 ) -> None:
@@ -231,7 +259,7 @@ def test_a_replay_takes_up_only_what_had_no_verdict(tmp_path: Path) -> None:
         request = [ResourceSpans(scope_spans=[ScopeSpans(spans=[span(LOW_R, 1), span(LOW_R, 2)])])]
         body = wire.encode_request(request)
         position = await rig.store.journal(body, 2, "http")
-        await rig.line.replay(position, body, decided=0b01)
+        rig.line.replay(JournalRecord(position, body, 2, 0b01))
         await rig.pass_time(2)
         assert [s.span_id[-1] for s in await rig.queued()] == [2]
         assert rig.store.balance.held == 1
@@ -254,7 +282,8 @@ def test_an_unwritten_backlog_makes_clients_wait(tmp_path: Path) -> None:
         await rig.send(span(LOW_R, 1))
         rig.clock.now += 2
         settling = asyncio.create_task(rig.line.settle_due())
-        await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
         with pytest.raises(Retryable, match="wait to be written"):
             await rig.send(span(LOW_R, 2))
         rig.room = True
@@ -270,7 +299,8 @@ def test_while_settling_stalls_the_table_keeps_its_bound_too(tmp_path: Path) -> 
         await rig.send(span(LOW_R, 1))
         rig.clock.now += 2
         settling = asyncio.create_task(rig.line.settle_due())
-        await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
         for number in range(1, 30):
             with suppress(Retryable):
                 await rig.send(span(bytes(15) + bytes([number]), number))

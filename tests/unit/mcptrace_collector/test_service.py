@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mcptrace_collector.clock import SystemClock
 from mcptrace_collector.config import load
+from mcptrace_collector.durable import Store
 from mcptrace_collector.errors import Retryable
 from mcptrace_collector.pipeline import Settlement
 from mcptrace_collector.service import Service, start_unless_told_to_stop
@@ -28,3 +29,22 @@ def test_a_start_that_waits_for_the_disk_ends_when_told_to_stop(tmp_path: Path) 
             await service.stop()
 
     assert asyncio.run(asyncio.wait_for(session(), 30.0)) is False
+
+
+def test_records_of_a_log_that_is_gone_are_kept_and_the_collector_starts(tmp_path: Path) -> None:
+    config = load(None, [f"data_dir={tmp_path}", "admin.enabled=false"], environ={})
+    orphan = b'{"v":1,"log":"another","index":7,"prev":"00"}'
+
+    async def leave_an_orphan() -> None:
+        store = Store(tmp_path, journal_bytes_max=1 << 20)
+        store.start()
+        await store.settle(Settlement(audit_lines=[(7, orphan)]))
+        await store.close()
+
+    asyncio.run(leave_an_orphan())
+    service = Service(config, SystemClock())
+    asyncio.run(service.stop())
+    assert (tmp_path / "audit-orphaned.jsonl").read_bytes() == orphan + b"\n"
+    store = Store(tmp_path, journal_bytes_max=1 << 20)
+    assert store.outbox() == []
+    asyncio.run(store.close())

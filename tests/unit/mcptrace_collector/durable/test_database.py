@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mcptrace_collector.durable.database import SAMPLED_OUT_KEYS_MAX, Database, StoreLocked
+from mcptrace_collector.durable.database import (
+    SAMPLED_OUT_KEYS_MAX,
+    Database,
+    JournalRecord,
+    StoreLocked,
+)
 from mcptrace_collector.pipeline import Origin, Settlement
 
 
@@ -25,15 +30,14 @@ def test_a_request_is_held_until_its_last_span_has_a_verdict(tmp_path: Path) -> 
     )
     committed(database, lambda db: db.settle(half))
     assert database.balance().held == 1
-    assert [(r.position, r.body, r.spans, r.decided) for r in database.undecided()] == [
-        (position, b"body", 3, 0b101)
-    ]
+    assert database.unfinished() == [position]
+    assert database.row(position) == JournalRecord(position, b"body", 3, 0b101)
     rest = Settlement(
         settled=[Origin(position, 1)], kept={"error": 1}, payloads=[("jaeger", b"out", 1)]
     )
     committed(database, lambda db: db.settle(rest))
     balance = database.balance()
-    assert list(database.undecided()) == []
+    assert database.unfinished() == []
     assert (balance.held, balance.journal_bytes, balance.received) == (0, 0, {"http": 3})
     assert (balance.kept, balance.dropped) == ({"error": 1}, {"sampled_out": 2})
     assert balance.queued == {"jaeger": 1}
@@ -48,7 +52,7 @@ def test_two_settlements_of_one_request_in_one_commit_add_up(tmp_path: Path) -> 
         lambda db: db.settle(Settlement(settled=[Origin(position, 0)], dropped={"x": 1})),
         lambda db: db.settle(Settlement(settled=[Origin(position, 1)], dropped={"x": 1})),
     )
-    assert list(database.undecided()) == []
+    assert database.unfinished() == []
     assert database.balance().exact
 
 
@@ -60,7 +64,7 @@ def test_a_rollback_leaves_neither_disk_nor_memory_changed(tmp_path: Path) -> No
     database.rolled_back()
     balance = database.balance()
     assert (balance.held, balance.received, balance.kept, balance.queued) == (0, {}, {}, {})
-    assert list(database.undecided()) == []
+    assert database.unfinished() == []
 
 
 def test_what_was_sampled_out_is_kept_by_key_within_a_bound_until_it_is_mentioned(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mcptrace_collector.pipeline import SpanRecord
 from mcptrace_collector.sampling import TraceTable
 from mcptrace_collector.sampling.table import estimated_bytes
