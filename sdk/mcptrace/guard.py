@@ -19,10 +19,11 @@ logger = logging.getLogger("mcptrace")
 
 
 class _Switch:
-    """Process-wide state of the guard: set by tests, and the time of the last log line."""
+    """Process-wide state of the guard: set by tests, and when the next lines may be logged."""
 
     reraise = False
     next_log_seconds = 0.0
+    next_warning_seconds = 0.0
 
 
 def reraise_in_tests(on: bool) -> bool:
@@ -96,8 +97,8 @@ def text_of(value: object) -> str:
 
 
 def warn_rarely(message: str, *arguments: object) -> None:
-    """Log a warning, at most one a minute together with the guard's own."""
+    """Log a warning, at most one a minute; the guard's own do not use it up."""
     now = time.monotonic()
-    if now >= _Switch.next_log_seconds:
-        _Switch.next_log_seconds = now + LOG_INTERVAL_SECONDS
+    if now >= _Switch.next_warning_seconds:
+        _Switch.next_warning_seconds = now + LOG_INTERVAL_SECONDS
         logger.warning(message, *arguments)

@@ -30,7 +30,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from mcptrace.api import ExportOutcome
 from mcptrace.config import SdkConfig, load_config
 from mcptrace.exporters import HTTP_JSON, build_otlp_exporter
-from mcptrace.guard import Counters, guard
+from mcptrace.guard import Counters, guard, warn_rarely
 from mcptrace.processor import EXPORTED, count_result
 from mcptrace.sampling import Rule, Sampler, Start, TraceEndSampler, View, build_sampler
 from mcptrace.stock_records import encode_readable, encode_readable_json, rewritten, span_data
@@ -260,6 +260,7 @@ class McpTraceSpanProcessor(SpanProcessor):
                 self.counters.add("schema_violation")
                 if not found.export:
                     self.counters.add("schema_refused")
+                    warn_rarely("mcptrace: span %r refused: %s", data.name, found.violations)
                     continue
                 data.attributes.update(violation_attributes(found, data.attributes))
             data.attributes.update(sampling_attributes(verdict))

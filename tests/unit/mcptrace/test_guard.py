@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from mcptrace import guard as guard_module
-from mcptrace.guard import Counters, guard, reraise_in_tests
+from mcptrace.guard import Counters, guard, reraise_in_tests, warn_rarely
 
 
 @pytest.fixture(autouse=True)
 def _quiet_again() -> Iterator[None]:
     reraise_in_tests(False)
     guard_module._Switch.next_log_seconds = 0.0
+    guard_module._Switch.next_warning_seconds = 0.0
     yield
     reraise_in_tests(False)
 
@@ -30,6 +31,20 @@ def test_an_error_is_swallowed_counted_and_logged_once_a_minute(
     assert counters.snapshot() == {"internal_error": 3}
     assert [record.getMessage() for record in caplog.records] == [
         "mcptrace: error in the work, ignored"
+    ]
+
+
+def test_an_error_does_not_use_up_the_minute_of_warnings(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="mcptrace"):
+        with guard("the work"):
+            raise ValueError("broken")
+        for _ in range(3):
+            warn_rarely("refused: %s", "model_name:missing")
+    assert [record.getMessage() for record in caplog.records] == [
+        "mcptrace: error in the work, ignored",
+        "refused: model_name:missing",
     ]
 
 

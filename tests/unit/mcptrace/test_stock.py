@@ -321,8 +321,14 @@ def test_two_local_roots_of_one_trace_are_decided_together(build: Build) -> None
     ],
 )
 def test_schema_is_enforced_on_inference_spans(
-    build: Build, enforcement: str, kept: int, counts: dict[str, int]
+    build: Build,
+    enforcement: str,
+    kept: int,
+    counts: dict[str, int],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("mcptrace.guard._Switch.next_warning_seconds", 0.0)
     provider, memory = build(sampler=ALWAYS_ON, enforcement=enforcement)
     span = provider.get_tracer("t").start_span("chat")
     span.set_attribute(semconv.MODEL_NAME, "m")
@@ -332,6 +338,7 @@ def test_schema_is_enforced_on_inference_spans(
     assert provider.mcptrace.counters.snapshot() == counts
     marked = [semconv.SCHEMA_VIOLATIONS in attributes(span) for span in spans]
     assert marked == [enforcement == "warn"] * kept
+    assert ("span 'chat' refused" in caplog.text) == (enforcement == "strict")
 
 
 def test_shutdown_decides_what_is_held(build: Build) -> None:
