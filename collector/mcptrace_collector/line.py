@@ -40,7 +40,8 @@ from mcptrace_collector.sampling.table import estimated_bytes
 from mcptrace_collector.settle import Settler
 from mcptrace_collector.telemetry import Telemetry
 from mcptrace_proto.model import STATUS_ERROR
-from mcptrace_proto.sampling.decision import PROBABILITY, Decision
+from mcptrace_proto.sampling.decision import FORCED, Decision
+from mcptrace_proto.sampling.threshold import adjusted_count, ot_threshold
 from mcptrace_proto.sampling.verdict import TraceSampler
 
 log = logging.getLogger(__name__)
@@ -52,12 +53,11 @@ SAMPLED_OUT_INTERVAL_SECONDS = 60.0
 SETTLEMENT_SPANS_MAX = 5000
 SETTLEMENT_BYTES_MAX = 4 * 1024 * 1024
 SPANS_PER_TURN = 200  # spans normalised before other tasks of the loop get their turn
+WEIGHT_MAX = 1e6  # inferences that one span may stand for in the metrics, whatever it claims
 DUPLICATE = "duplicate"
 SCHEMA = "schema"
 PART_SPANS_MAX, PART_BYTES_MAX = 1000, 1024 * 1024
 STALLED_RETRY_SECONDS = 1.0
-# Sampling switched off is sampling with probability one.
-KEEP_ALL = Decision(True, PROBABILITY, 0, 1.0, "")
 
 
 class Line:
@@ -68,7 +68,8 @@ class Line:
         *,
         store: Store,
         normalizer: Normalizer,
-        sampler: TraceSampler | None,
+        sampler: TraceSampler,
+        keep_all: bool,
         table: TraceTable,
         verdicts: Verdicts,
         settler: Settler,
@@ -79,10 +80,11 @@ class Line:
         queue_has_room: Callable[[], bool],
         settled: Callable[[], None],
     ) -> None:
-        """``sampler`` None keeps every trace.  ``settled`` is called after each commit."""
+        """``keep_all``: the sampler only finds the reasons.  ``settled`` follows each commit."""
         self._store = store
         self._normalizer = normalizer
         self._sampler = sampler
+        self._keep_all = keep_all
         self._table = table
         self._verdicts = verdicts
         self._settler = settler
@@ -163,8 +165,11 @@ class Line:
         for violation in found.violations:
             self._telemetry.count("schema_violations_total", violation=violation)
         if record.inference is not None:
+            upstream = ot_threshold(record.data.trace_state)
             self._telemetry.inference(
-                record.inference, error=record.data.status_code == STATUS_ERROR
+                record.inference,
+                error=record.data.status_code == STATUS_ERROR,
+                weight=min(adjusted_count(upstream or 0), WEIGHT_MAX),
             )
         trace_id = record.data.trace_id
         for change in found.changes:
@@ -188,8 +193,6 @@ class Line:
     def _late(self, record: SpanRecord, known: Decision) -> Decision:
         """A late span follows its trace, but a critical one is kept even when its trace was not."""
         self._telemetry.count("late_spans_total")
-        if self._sampler is None:
-            return known
         view = (record.data, record.inference)
         reason = self._sampler.critical([view], self._clock.monotonic())
         if known.keep or reason is None:
@@ -251,13 +254,15 @@ class Line:
             self._decide(trace.records, decision)
 
     def _verdict(self, trace: OpenTrace) -> Decision:
-        if self._sampler is None:
-            return KEEP_ALL
         spans = [(record.data, record.inference) for record in trace.records]
         # Every span of a trace should carry the same ot member; the first one that has any wins.
         states = [data.trace_state for data, _ in spans if data.trace_state]
         state = next((text for text in states if "ot=" in text), "")
-        return self._sampler.decide(trace.trace_id, state, spans, self._clock.monotonic())
+        decision = self._sampler.decide(trace.trace_id, state, spans, self._clock.monotonic())
+        if self._keep_all and not decision.keep:
+            # Somebody upstream kept it against its own threshold; the probability is not known.
+            return Decision(True, FORCED, None, 1.0, decision.key)
+        return decision
 
     def _decide(self, records: Sequence[SpanRecord], decision: Decision) -> None:
         """Queue a verdict for settling, a large trace in parts that each fit into a commit."""

@@ -248,15 +248,13 @@ class Service:
             bytes_max=sampling.table_bytes_max,
         )
 
-    def _trace_sampler(self) -> TraceSampler | None:
+    def _trace_sampler(self) -> TraceSampler:
         sampling = self._config.sampling
-        if not sampling.enabled:
-            return None
         return TraceSampler(
             SamplingSettings(
                 target_per_second=sampling.target_traces_per_second,
-                rate_min=sampling.rate_min,
-                rate_max=sampling.rate_max,
+                rate_min=sampling.rate_min if sampling.enabled else 1.0,
+                rate_max=sampling.rate_max if sampling.enabled else 1.0,
                 timeout_ms=sampling.timeout_limit_ms,
                 latency_quantile=sampling.latency_quantile,
                 latency_warmup=sampling.latency_warmup_spans,
@@ -323,6 +321,7 @@ class Service:
                 model_aliases=config.normalize.model_aliases,
             ),
             sampler=self._sampler,
+            keep_all=not config.sampling.enabled,
             table=self._table,
             verdicts=Verdicts(config.sampling.decisions_remembered),
             settler=Settler(list(config.exporters), item_bytes_max, chain),
@@ -360,5 +359,4 @@ class Service:
         watch("trace_table_traces", lambda: len(self._table))
         watch("trace_table_spans", lambda: self._table.spans_held)
         watch("trace_table_bytes", lambda: self._table.bytes_held)
-        if self._sampler is not None:
-            watch("sampling_rate", self._sampler.rates)
+        watch("sampling_rate", self._sampler.rates)

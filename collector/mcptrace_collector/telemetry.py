@@ -106,22 +106,26 @@ METRICS: tuple[Metric, ...] = (
         "inference_requests_total",
         "model operation",
         "requests",
-        "Inference spans received, before sampling.",
+        "Inferences before sampling, here or upstream: a span that an upstream sampler kept "
+        "counts as many as its threshold says it stands for, an estimate.",
     ),
     _counter(
         "inference_errors_total",
         "model operation",
         "requests",
-        "Inference spans received with an error, before sampling.",
+        "Of these, those with an error.",
     ),
     _counter(
         "inference_tokens_total",
         "model type",
         "tokens",
-        "Tokens reported by inference spans, before sampling; unknown counts add nothing.",
+        "Tokens of these; unknown counts add nothing.",
     ),
-    _latency("inference_latency_seconds", "Latency of inferences received, before sampling."),
-    _latency("inference_ttft_seconds", "Time to the first token, before sampling."),
+    _latency(
+        "inference_latency_seconds",
+        "Latency of inferences, weighted in the same way.",
+    ),
+    _latency("inference_ttft_seconds", "Time to the first token, weighted in the same way."),
     _gauge("trace_table_traces", "", "traces", "Traces waiting for a decision."),
     _gauge("trace_table_spans", "", "spans", "Spans waiting for a decision, in memory."),
     _gauge("trace_table_bytes", "", "bytes", "Bytes of spans waiting for a decision, estimated."),
@@ -229,12 +233,12 @@ class Ledger(Protocol):
 class Distribution:
     """A histogram's values: ``counts`` has one more entry than LATENCY_BUCKETS, for the rest."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
+    counts: list[float] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
     sum: float = 0.0
 
-    def add(self, value: float) -> None:
-        self.counts[bisect.bisect_left(LATENCY_BUCKETS, value)] += 1
-        self.sum += value
+    def add(self, value: float, weight: float) -> None:
+        self.counts[bisect.bisect_left(LATENCY_BUCKETS, value)] += weight
+        self.sum += value * weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,30 +278,31 @@ class Telemetry:
             key = _bounded(series, key)
             series[key] = series.get(key, 0) + n
 
-    def observe(self, name: str, seconds: float, **labels: str) -> None:
-        """Add one value to a histogram."""
+    def observe(self, name: str, seconds: float, weight: float = 1.0, **labels: str) -> None:
+        """Add one value to a histogram, ``weight`` times."""
         key = _key(_BY_NAME[name], labels)
         with self._lock:
             series = self._distributions.setdefault(name, {})
             key = _bounded(series, key)
-            series.setdefault(key, Distribution()).add(seconds)
+            series.setdefault(key, Distribution()).add(seconds, weight)
 
-    def inference(self, span: InferenceSpan, *, error: bool) -> None:
-        """Count one inference, before anything is sampled away."""
+    def inference(self, span: InferenceSpan, *, error: bool, weight: float = 1.0) -> None:
+        """Count one inference before it is sampled here; it stands for ``weight`` of them."""
         model = span.model_name or UNKNOWN
         operation = span.operation or UNKNOWN
-        self.count("inference_requests_total", model=model, operation=operation)
+        self.count("inference_requests_total", weight, model=model, operation=operation)
         if error:
-            self.count("inference_errors_total", model=model, operation=operation)
+            self.count("inference_errors_total", weight, model=model, operation=operation)
         usage = span.token_usage
         for kind in ("input", "output", "cached", "reasoning"):
             tokens: int | None = getattr(usage, kind)
             if tokens:
-                self.count("inference_tokens_total", tokens, model=model, type=kind)
+                self.count("inference_tokens_total", tokens * weight, model=model, type=kind)
         if span.inference_latency_ms is not None:
-            self.observe("inference_latency_seconds", span.inference_latency_ms / 1e3, model=model)
+            seconds = span.inference_latency_ms / 1e3
+            self.observe("inference_latency_seconds", seconds, weight, model=model)
         if span.ttft_ms is not None:
-            self.observe("inference_ttft_seconds", span.ttft_ms / 1e3, model=model)
+            self.observe("inference_ttft_seconds", span.ttft_ms / 1e3, weight, model=model)
 
     def families(self) -> list[Family]:
         """Every metric with its values now, in the order of the table."""

@@ -25,7 +25,8 @@ def table(sent: Sent, captured: int, status: dict[str, Any], forwarded: Path) ->
         "what was sent",
         f"  requests to the service   {sent.requests}"
         f"  ({sent.errors} errors, {sent.timeouts} timeouts, {sent.slow} slow by design)",
-        f"  captured Triton requests  {captured}",
+        f"  captured Triton requests  {captured} export bodies",
+        "  (the SDK decides in the service: what it does not keep never reaches the collector)",
         "",
         "what was kept, in traces of the service by reason",
         *_kept(spans, sent),
@@ -36,7 +37,8 @@ def table(sent: Sent, captured: int, status: dict[str, Any], forwarded: Path) ->
         "latency and tokens by model, estimated from the weights of what was kept",
         *_models(spans),
         "",
-        "captured Triton requests, by model, as the collector counted them before sampling",
+        "model spans in the Triton captures, as the collector counted them before sampling",
+        "  (Triton marks no errors and counts no tokens: ordinary requests, of which few are kept)",
         *_captured(status["metrics"]),
         "",
         f"forwarded spans             {sum(balance['forwarded'].values())}"
@@ -48,12 +50,20 @@ def table(sent: Sent, captured: int, status: dict[str, Any], forwarded: Path) ->
 def _kept(spans: list[Span], sent: Sent) -> Iterator[str]:
     ours = [span for span in spans if span["service"] == "tiny-llm"]
     counts = collections.Counter(span["mcptrace.sampling.reason"] for span in ours)
-    expected = {"error": sent.errors, "timeout": sent.timeouts}
+    notes = {
+        "error": f"of {sent.errors} sent",
+        "timeout": f"of {sent.timeouts} sent",
+        "p99": "slower than their model's p99, known after its first 500 requests",
+        "probability": "chosen among all the others",
+    }
     for reason, number in sorted(counts.items()):
-        note = f"  of {expected[reason]} sent" if reason in expected else ""
-        yield f"  {reason:<12} {number:6}{note}"
+        yield f"  {reason:<12} {number:6}  {notes.get(reason, '')}"
     estimate = sum(map(_weight, ours))
-    yield f"  the weights of the {len(ours)} kept estimate {estimate:.0f} requests in all"
+    error = math.sqrt(sum(_weight(span) * (_weight(span) - 1) for span in ours))
+    yield (
+        f"  their weights estimate {estimate:.0f} +- {1.96 * error:.0f} requests in all"
+        f" (95 %); sent were {sent.requests}"
+    )
 
 
 def _rates(spans: list[Span]) -> Iterator[str]:
@@ -97,9 +107,9 @@ def _models(spans: list[Span]) -> Iterator[str]:
 
 
 def _captured(metrics: dict[str, Any]) -> Iterator[str]:
-    """From the collector's metrics; Triton reports no tokens, which stay unknown."""
+    """From the collector's metrics."""
     counted = {e["model"]: e for e in metrics["inference_latency_seconds"]}
-    yield f"  {'model':<22}{'requests':>9}{'mean ms':>9}{'tokens':>11}"
+    yield f"  {'model':<22}{'spans':>9}{'mean ms':>9}{'tokens':>11}"
     for entry in sorted(metrics["inference_requests_total"], key=lambda e: e["model"]):
         model, requests = entry["model"], entry["value"]
         if entry["operation"] == "infer":

@@ -55,7 +55,7 @@ def _exposed(family: Family) -> Metric:
 
 
 def _cumulative(distribution: Distribution) -> Sequence[tuple[str, float]]:
-    total = 0
+    total = 0.0
     buckets: list[tuple[str, float]] = []
     bounds = [*(f"{bound:g}" for bound in LATENCY_BUCKETS), "+Inf"]
     for bound, count in zip(bounds, distribution.counts, strict=True):

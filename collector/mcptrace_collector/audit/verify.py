@@ -79,12 +79,15 @@ class Report:
 
     def text(self) -> str:
         """The report for people, one fact a line."""
-        lines = [f"{self.status.name.lower()}: {self.records} records, {self.size} proven"]
-        if self.log_id:
-            lines.append(f"log {self.log_id}, root {self.root}")
+        verdict = self.status.name.lower()
         if self.first_bad is not None:
             bad = self.first_bad
-            lines.append(f"first bad record: {bad.index}, {bad.segment} line {bad.line}")
+            lines = [f"{verdict}: read up to record {bad.index}, {bad.segment} line {bad.line}"]
+        else:
+            lines = [f"{verdict}: {self.records} records, {self.size} proven"]
+        if self.log_id:
+            root = f", root {self.root}" if self.root else ""
+            lines.append(f"log {self.log_id}{root}")
         return "\n".join(lines + self.messages)
 
 
@@ -332,8 +335,8 @@ def _read_checkpoint(directory: Path, log_id: str) -> Checkpoint | None:
 def _read_anchor(path: Path, log_id: str) -> _Proof:
     try:
         checkpoint = decode_checkpoint(_read(path))
-    except LayoutError as error:
-        raise _Unreadable(f"anchor {path}: {error}") from None
+    except (LayoutError, OSError) as error:
+        raise _Unreadable(f"the anchor {path} cannot be read: {error}") from None
     if checkpoint.origin != origin(log_id):
         raise Tampered(f"the anchor is of {checkpoint.origin!r:.120}, not of this log", None)
     return _Proof(_ANCHOR, checkpoint.size, checkpoint.root)

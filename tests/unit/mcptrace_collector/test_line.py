@@ -14,7 +14,7 @@ import pytest
 from mcptrace_collector.audit import AuditLog, verify_log
 from mcptrace_collector.durable import JournalRecord, Store
 from mcptrace_collector.errors import BadRequest, Retryable
-from mcptrace_collector.line import Line
+from mcptrace_collector.line import WEIGHT_MAX, Line
 from mcptrace_collector.normalize import Normalizer
 from mcptrace_collector.sampling import TraceTable, Verdicts
 from mcptrace_collector.settle import Settler
@@ -61,7 +61,8 @@ class Rig:
         self.line = Line(
             store=self.store,
             normalizer=Normalizer(enforcement=enforcement),
-            sampler=sampler,
+            sampler=sampler or TraceSampler(SamplingSettings(rate_min=1.0, rate_max=1.0)),
+            keep_all=sampler is None,
             table=TraceTable(decision_wait_seconds=10, settle_seconds=1, bytes_max=table_bytes),
             verdicts=Verdicts(100),
             settler=Settler(["peer"], 1 << 20, self.audit_log.chain()),
@@ -197,6 +198,30 @@ def test_the_same_span_twice_is_forwarded_once_and_counted(tmp_path: Path) -> No
         assert rig.store.balance.dropped == {"duplicate": 1}
 
     run(tmp_path, test)
+
+
+def test_with_sampling_off_everything_is_kept_and_still_says_why(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        against_its_own_threshold = span(LOW_R, 2, trace_state="ot=th:e666")
+        await rig.send(span(HIGH_R, 1, status_code=STATUS_ERROR), against_its_own_threshold)
+        await rig.pass_time(2)
+        assert rig.store.balance.kept == {"error": 1, "forced": 1}
+
+    run(tmp_path, test)
+
+
+def test_metrics_count_what_a_span_stands_for(tmp_path: Path) -> None:
+    names = {"gen_ai.provider.name": "openai", "gen_ai.request.model": "m"}
+
+    async def test(rig: Rig) -> None:
+        sampled = span(HIGH_R, 1, attributes=dict(names), trace_state="ot=th:c")
+        absurd = span(HIGH_R, 2, attributes=dict(names), trace_state="ot=th:ffffffffffffff")
+        await rig.send(sampled, span(LOW_R, 3, attributes=dict(names)), absurd)
+        await rig.pass_time(2)
+
+    rig = run(tmp_path, test)
+    (counted,) = rig.telemetry.snapshot()["inference_requests_total"]  # type: ignore[misc]
+    assert counted["value"] == 4 + 1 + WEIGHT_MAX
 
 
 def test_a_span_sent_again_after_its_verdict_is_known(tmp_path: Path) -> None:
