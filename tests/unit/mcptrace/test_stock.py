@@ -325,6 +325,7 @@ def test_schema_is_enforced_on_inference_spans(
     enforcement: str,
     kept: int,
     counts: dict[str, int],
+    *,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
