@@ -34,6 +34,7 @@ TIMEOUT_EXCEPTIONS = frozenset(
         "PyTritonClientTimeoutError",
         "SoftTimeLimitExceeded",  # celery
         "TimeLimitExceeded",
+        "CancelledError",  # how a timeout around a task, or a client that hung up, looks inside it
     }
 )
 TIMEOUT_ERROR_TYPES = frozenset({"timeout", "deadline_exceeded", "4", "408", "499", "504"})
@@ -43,7 +44,7 @@ GRPC_DEADLINE_EXCEEDED = 4
 # for gRPC servers): INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED,
 # FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE, UNAUTHENTICATED are left to the span's status.
 GRPC_ERRORS = frozenset({2, 4, 8, 12, 13, 14, 15})
-TIMEOUT_FINISH = frozenset({"timeout", "deadline_exceeded"})
+TIMEOUT_FINISH = frozenset({"timeout", "deadline_exceeded", "cancelled"})
 ERROR_FINISH = frozenset({"error", "abort", "aborted"})
 
 _HTTP_NAMES = ("http.response.status_code", "http.status_code")

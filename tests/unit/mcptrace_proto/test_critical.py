@@ -28,6 +28,7 @@ def exception(kind: object) -> SpanData:
         (exception("TimeoutError"), "timeout"),
         (exception("asyncio.exceptions.TimeoutError"), "timeout"),
         (exception("httpx.ReadTimeout"), "timeout"),
+        (exception("asyncio.exceptions.CancelledError"), "timeout"),
         (exception("requests.exceptions.ConnectTimeout"), "timeout"),
         (exception("google.api_core.exceptions.DeadlineExceeded"), "timeout"),
         (exception("my.NoTimeoutAtAll"), "error"),
@@ -79,6 +80,8 @@ def test_attributes(attributes, reason):
         ("abort", "error"),
         ("timeout", "timeout"),
         ("deadline_exceeded", "timeout"),
+        ("cancelled", "timeout"),
+        ("abandoned", None),
     ],
 )
 def test_finish_reasons(finish_reason, reason):
