@@ -24,7 +24,7 @@ from mcptrace.attributes import clean_attributes, put
 from mcptrace.batch import estimated_bytes
 from mcptrace.current import mark_failed
 from mcptrace.exceptions import describe
-from mcptrace.guard import guard, text_of
+from mcptrace.guard import guard, text_of, warn_rarely
 from mcptrace.local_trace import LocalTrace
 from mcptrace_proto import model, semconv
 
@@ -323,6 +323,7 @@ class Span(trace_api.Span):
 
     def _too_late(self) -> None:
         self._tracer.counters.add("used_after_end")
+        warn_rarely("mcptrace: span %r was used after its end; nothing is changed", self._name)
 
     def _final_attributes(self, end_ns: int) -> model.Attributes:
         """A copy: a thread that is still setting must not disturb the exporter."""
