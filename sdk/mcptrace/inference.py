@@ -4,24 +4,28 @@ What always holds:
   * a context is attached only inside a ``with`` block of the span or while a wrapped stream
     is fetching an item, never across a ``yield``;
   * an inference ends exactly once: by ``finish`` or ``end``, by leaving its block, by its
-    stream (see streams.py), or as ``abandoned`` when nobody holds it any more;
-  * a count that nobody recorded is unknown, with the reason, and never 0.
+    stream (see streams.py) while no block is open, or as ``abandoned`` when nobody holds it
+    any more or the program ends;
+  * a count that nobody recorded is unknown, with the reason, and never 0; a finish reason that
+    nobody knows is not written.
 """
 
 from __future__ import annotations
 
 import numbers
+import weakref
 from collections.abc import AsyncIterable, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from opentelemetry.trace import NonRecordingSpan, Status, StatusCode
 
 from mcptrace.current import attach_span, detach
 from mcptrace.exceptions import is_abandonment, is_timeout, summary, type_name
-from mcptrace.guard import guard
+from mcptrace.guard import guard, warn_rarely
+from mcptrace.local_trace import LIVE_INFERENCES_MAX
 from mcptrace.span import Span
-from mcptrace.streams import InferenceAsyncStream, InferenceStream
+from mcptrace.streams import InferenceAsyncStream, InferenceStream, stream_of
 from mcptrace_proto import model, schema, semconv
 
 if TYPE_CHECKING:
@@ -41,14 +45,18 @@ _UNKNOWN_BECAUSE = {
 class InferenceSpan(Span):
     """Made by ``Tracer.start_inference``."""
 
-    __slots__ = ("_abandoned_ns", "_stream_owns_end", "_tokens", "inference")
+    __slots__ = ("_abandoned_ns", "_failure", "_open_streams", "_tokens", "inference")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.inference = schema.InferenceSpan()
-        self._tokens: list[object] = []
+        self._tokens: list[object] = []  # one for each open block
+        self._open_streams: list[object] = []
+        self._failure: BaseException | None = None
         self._abandoned_ns = 0
-        self._stream_owns_end = False
+        live = self._local.table.live
+        if len(live) < LIVE_INFERENCES_MAX:
+            live[id(self)] = weakref.ref(self)
 
     # -- what the caller says ----------------------------------------------------------
 
@@ -59,9 +67,9 @@ class InferenceSpan(Span):
 
     def record_tokens(
         self,
-        *,
         input: int | None = None,
         output: int | None = None,
+        *,
         cached: int | None = None,
         reasoning: int | None = None,
         total: int | None = None,
@@ -90,9 +98,11 @@ class InferenceSpan(Span):
             usage.estimated = True
 
     def record_finish_reason(self, reason: str) -> None:
-        """Say why the model stopped, without ending the span; "stop" if nobody says."""
-        if self._end_ns is None:
-            self.inference.finish_reason = reason
+        """Say why the model stopped, without ending the span."""
+        if self._end_ns is not None:
+            self._too_late()
+            return
+        self.inference.finish_reason = reason
 
     def finish(
         self,
@@ -100,29 +110,39 @@ class InferenceSpan(Span):
         latency_ms: float | None = None,
         end_time: int | None = None,
     ) -> None:
-        """End the span.  ``latency_ms`` overrides the duration measured by the span."""
+        """End the span.  ``latency_ms`` overrides the duration measured by the span.
+
+        Without ``reason`` the one that was recorded stands, if any: none is made up.
+        """
         if self._end_ns is not None:
             self._too_late()
             return
         view = self.inference
-        view.finish_reason = reason or view.finish_reason or STOP
+        view.finish_reason = reason or view.finish_reason
         if latency_ms is not None:
             view.inference_latency_ms = latency_ms
         self.end(end_time)
 
     def fail(self, error: BaseException) -> None:
         """End the span as the exception says: abandoned, timeout or error."""
-        if self._end_ns is not None:
+        if self._end_ns is None:
+            self._note_failure(error)
+            self.finish()
+
+    def _note_failure(self, error: BaseException) -> None:
+        """Write down what the exception says, once: it may leave a stream and then a block."""
+        if error is self._failure:
             return
+        self._failure = error
         if is_abandonment(error):
-            self.finish(ABANDONED)
+            self.inference.finish_reason = ABANDONED
             return
         with guard("inference failure", self._tracer.counters):
             self.record_exception(error)
             self.set_status(Status(StatusCode.ERROR, summary(error)))
             if semconv.ERROR_TYPE not in self._attributes:
                 self.set_attribute(semconv.ERROR_TYPE, type_name(error))
-        self.finish(TIMEOUT if is_timeout(error) else ERROR)
+        self.inference.finish_reason = TIMEOUT if is_timeout(error) else ERROR
 
     # -- blocks ------------------------------------------------------------------------
 
@@ -142,7 +162,7 @@ class InferenceSpan(Span):
             return
         if error is not None:
             self.fail(error)
-        elif not self._stream_owns_end:
+        elif not self._open_streams:
             self.finish()
 
     async def __aenter__(self) -> Self:
@@ -158,29 +178,79 @@ class InferenceSpan(Span):
 
     # -- streams -----------------------------------------------------------------------
 
+    @overload
     def wrap_stream(
         self,
         items: Iterable[Item],
         observe: Callable[[InferenceSpan, Item], object] | None = None,
-    ) -> InferenceStream[Item]:
-        """Pass ``items`` on; their end ends the span.
+    ) -> InferenceStream[Item]: ...
+
+    @overload
+    def wrap_stream(
+        self,
+        items: AsyncIterable[Item],
+        observe: Callable[[InferenceSpan, Item], object] | None = None,
+    ) -> InferenceAsyncStream[Item]: ...
+
+    def wrap_stream(
+        self, items: Any, observe: Callable[[InferenceSpan, Any], object] | None = None
+    ) -> Any:
+        """Pass ``items``, plain or async, on; their end ends the span.
+
+        While a ``with`` block of the span is open, the end of the stream only says how it
+        ended; leaving the block (or ``finish``) ends the span, so that token counts can still
+        be recorded.  A stream that is open when the block is left ends the span itself.
 
         ``observe`` is called with this span and every item, for example to read the token
-        counts off the last one; what it raises is swallowed and counted.
+        counts off the last one; what it raises is swallowed and counted.  What cannot be
+        iterated comes back as it is (counted, and logged).
         """
-        self.inference.streaming = True
-        self._stream_owns_end = True
-        return InferenceStream(self, items, observe, self._tracer.counters)
+        return self._wrap(items, observe, False)
 
     def wrap_async_stream(
         self,
         items: AsyncIterable[Item],
         observe: Callable[[InferenceSpan, Item], object] | None = None,
     ) -> InferenceAsyncStream[Item]:
-        """``wrap_stream`` for an async iterable."""
+        """``wrap_stream`` for what can be iterated both ways and is to be async."""
+        stream: InferenceAsyncStream[Item] = self._wrap(items, observe, True)
+        return stream
+
+    def _wrap(self, items: Any, observe: Any, prefer_async: bool) -> Any:
+        counters = self._tracer.counters
+        stream = stream_of(self, items, observe, counters, prefer_async=prefer_async)
+        if stream is None:
+            counters.add("bad_argument")
+            kind = type(items).__name__
+            warn_rarely("mcptrace: span %r: %s is no stream, and not traced", self._name, kind)
+            return items
         self.inference.streaming = True
-        self._stream_owns_end = True
-        return InferenceAsyncStream(self, items, observe, self._tracer.counters)
+        self._open_streams.append(None)
+        return stream
+
+    def _stream_ended(self, error: BaseException | None = None) -> None:
+        """What a wrapped stream says at its end; without an error it is exhausted."""
+        # First this and then the look at the blocks, __exit__ the other way round: on two
+        # threads one of them sees that the end is its own.
+        if self._open_streams:
+            self._open_streams.pop()
+        if self._end_ns is not None:
+            return
+        if error is not None:
+            self._note_failure(error)
+        elif self.inference.finish_reason is None:
+            self.inference.finish_reason = STOP
+        if not self._tokens and (error is not None or not self._open_streams):
+            self.finish()
+
+    def _stream_dropped(self) -> None:
+        """What a wrapped stream says when nobody holds it any more; safe in a finalizer."""
+        if not self._tokens:
+            self.abandon()
+        elif self._end_ns is None:
+            self.inference.finish_reason = ABANDONED
+            if self._open_streams:
+                self._open_streams.pop()
 
     def abandon(self) -> None:
         """Note the time and leave the end to an ordinary thread.
@@ -204,6 +274,11 @@ class InferenceSpan(Span):
             self.abandon()
 
     # -- the end -----------------------------------------------------------------------
+
+    def end(self, end_time: int | None = None) -> None:
+        super().end(end_time)
+        self._failure = None  # it holds its frames, and they hold this span
+        self._local.table.live.pop(id(self), None)
 
     def _final_attributes(self, end_ns: int) -> model.Attributes:
         attributes = super()._final_attributes(end_ns)
@@ -246,15 +321,30 @@ class NonRecordingInference(NonRecordingSpan):
     def abandon(self) -> None:
         """Nothing is recorded."""
 
+    @overload
     def wrap_stream(
         self, items: Iterable[Item], observe: Callable[..., object] | None = None
-    ) -> InferenceStream[Item]:
-        return InferenceStream(self, items, None)
+    ) -> InferenceStream[Item]: ...
+
+    @overload
+    def wrap_stream(
+        self, items: AsyncIterable[Item], observe: Callable[..., object] | None = None
+    ) -> InferenceAsyncStream[Item]: ...
+
+    def wrap_stream(self, items: Any, observe: Callable[..., object] | None = None) -> Any:
+        return stream_of(self, items) or items
 
     def wrap_async_stream(
         self, items: AsyncIterable[Item], observe: Callable[..., object] | None = None
     ) -> InferenceAsyncStream[Item]:
-        return InferenceAsyncStream(self, items, None)
+        stream: Any = stream_of(self, items, prefer_async=True) or items
+        return stream  # type: ignore[no-any-return]
+
+    def _stream_ended(self, error: BaseException | None = None) -> None:
+        """Nothing is recorded."""
+
+    def _stream_dropped(self) -> None:
+        """Nothing is recorded."""
 
     def __enter__(self) -> Self:
         self._attached = (*self._attached, attach_span(self))

@@ -38,10 +38,20 @@ if TYPE_CHECKING:
     from mcptrace.sampling import Head
 
 
+LIVE_INFERENCES_MAX = 65_536
+"""Inferences known while they run, so that the end of the program ends them too."""
+
+
 class Orphan(Protocol):
     """What garbage collection found unfinished; ``adopt`` finishes it on an ordinary thread."""
 
     def adopt(self) -> None: ...
+
+
+class Live(Orphan, Protocol):
+    """An inference that runs; ``abandon`` makes it an orphan unless it has ended."""
+
+    def abandon(self) -> None: ...
 
 
 class Settler(Protocol):
@@ -125,6 +135,8 @@ class LocalTraces:
         # Re-entrant, because a destructor of the user's may end a span while we hold it.
         self.lock = threading.RLock()
         self.orphans: deque[Orphan] = deque()
+        # By id, each set and removed in one operation: no lock while an inference starts.
+        self.live: dict[int, weakref.ref[Live]] = {}
         self.spans_held = 0
         self.bytes_held = 0
         self._settler = settler
@@ -178,11 +190,20 @@ class LocalTraces:
                 return
             orphan.adopt()
 
+    def end_live(self) -> None:
+        """End the inferences that still run as abandoned; the program is about to end."""
+        for reference in list(self.live.values()):
+            inference = reference()
+            if inference is not None:
+                inference.abandon()
+        self.adopt_orphans()
+
     def reset_after_fork(self) -> None:
         """Forget the parent's traces: the parent will deliver them.  The lock may be held."""
         self.lock = threading.RLock()
         self.generation = os.getpid()
         self.orphans = deque()
+        self.live = {}
         self.spans_held = 0
         self.bytes_held = 0
         self._holding = {}

@@ -142,13 +142,16 @@ class TracerProvider(trace_api.TracerProvider):
         )
 
     def shutdown(self, timeout_seconds: float | None = None) -> None:
-        """Decide every waiting trace, export, and stop within the deadline.  Only once."""
+        """End running inferences as abandoned, decide every waiting trace, export, and stop.
+
+        All within the deadline, and only once.
+        """
         if self._delivery.closed:
             return
         process_exit.forget(self._exit)
         limit = self.config.shutdown_timeout_seconds if timeout_seconds is None else timeout_seconds
         deadline = time.monotonic() + limit
-        self.traces.adopt_orphans()
+        self.traces.end_live()
         self.traces.settle_all()
         self._delivery.closed = True
         self._each_processor(

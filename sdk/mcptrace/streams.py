@@ -3,9 +3,10 @@
     exhausted ─▶ stop (or the recorded reason)      raises ─▶ timeout or error
     closed early, or dropped by the caller ─▶ abandoned
 
-The span is the current one only while an item is being fetched.  These are classes and not
-generators: a generator would hold its context across every ``yield``, and its clean-up would
-run wherever and whenever garbage collection finds it.
+Which of these ends the span at once, and which leaves that to a block, is the span's affair
+(see inference.py).  The span is the current one only while an item is being fetched.  These
+are classes and not generators: a generator would hold its context across every ``yield``, and
+its clean-up would run wherever and whenever garbage collection finds it.
 """
 
 from __future__ import annotations
@@ -27,10 +28,8 @@ class StreamedSpan(Protocol):
     """What a stream asks of its span; see InferenceSpan."""
 
     def record_first_token(self) -> None: ...
-    def finish(self, reason: str | None = None) -> None: ...
-    def fail(self, error: BaseException) -> None: ...
-    def abandon(self) -> None: ...
-    def is_recording(self) -> bool: ...
+    def _stream_ended(self, error: BaseException | None = None) -> None: ...
+    def _stream_dropped(self) -> None: ...
 
 
 Observe = Callable[[Any, Item], object]
@@ -60,22 +59,14 @@ class _Stream(Generic[Item]):
                 self._observe(self._span, item)
         return item
 
-    def _ended(self) -> None:
-        self._open = False
-        if self._span.is_recording():
-            self._span.finish()
-
-    def _failed(self, error: BaseException) -> None:
-        self._open = False
-        self._span.fail(error)
-
-    def _closed(self) -> None:
+    def _ended(self, error: BaseException | None = None) -> None:
         if self._open:
-            self._failed(GeneratorExit())
+            self._open = False
+            self._span._stream_ended(error)
 
     def __del__(self) -> None:
         if self.__dict__.get("_open"):
-            self._span.abandon()
+            self._span._stream_dropped()
 
 
 class InferenceStream(_Stream[Item], Iterator[Item]):
@@ -104,7 +95,7 @@ class InferenceStream(_Stream[Item], Iterator[Item]):
             self._ended()
             raise
         except BaseException as error:
-            self._failed(error)
+            self._ended(error)
             raise
         finally:
             detach(token)
@@ -117,7 +108,7 @@ class InferenceStream(_Stream[Item], Iterator[Item]):
             if close is not None:
                 close()
         finally:
-            self._closed()
+            self._ended(GeneratorExit())
 
     def __enter__(self) -> Self:
         return self
@@ -128,13 +119,13 @@ class InferenceStream(_Stream[Item], Iterator[Item]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None and self._open:
-            self._failed(error)
+        if error is not None:
+            self._ended(error)
         self.close()
 
 
 class InferenceAsyncStream(_Stream[Item], AsyncIterator[Item]):
-    """Made by ``InferenceSpan.wrap_async_stream``."""
+    """Made by ``InferenceSpan.wrap_stream`` of an async iterable."""
 
     def __init__(
         self,
@@ -159,7 +150,7 @@ class InferenceAsyncStream(_Stream[Item], AsyncIterator[Item]):
             self._ended()
             raise
         except BaseException as error:
-            self._failed(error)
+            self._ended(error)
             raise
         finally:
             detach(token)
@@ -173,7 +164,7 @@ class InferenceAsyncStream(_Stream[Item], AsyncIterator[Item]):
             if close is not None:
                 await close()
         finally:
-            self._closed()
+            self._ended(GeneratorExit())
 
     async def __aenter__(self) -> Self:
         return self
@@ -184,6 +175,26 @@ class InferenceAsyncStream(_Stream[Item], AsyncIterator[Item]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None and self._open:
-            self._failed(error)
+        if error is not None:
+            self._ended(error)
         await self.aclose()
+
+
+def stream_of(
+    span: StreamedSpan,
+    items: Any,
+    observe: Observe[Any] | None = None,
+    counters: Counters | None = None,
+    *,
+    prefer_async: bool = False,
+) -> InferenceStream[Any] | InferenceAsyncStream[Any] | None:
+    """A stream of the kind that ``items`` is; None where it is neither.
+
+    By the type, as ``iter`` looks: an object that answers to every name is no iterable.
+    What can be both is plain unless ``prefer_async``.
+    """
+    kind = type(items)
+    plain = hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")
+    if hasattr(kind, "__aiter__") and (prefer_async or not plain):
+        return InferenceAsyncStream(span, items, observe, counters)
+    return InferenceStream(span, items, observe, counters) if plain else None

@@ -116,7 +116,8 @@ class Tracer(trace_api.Tracer):
 
         ``kind`` is INTERNAL for a model in this process; use CLIENT for a call to a server.
         ``queue_ms`` is how long the request waited before.  The span is current only inside
-        a ``with`` block of it.
+        a ``with`` block of it.  Leaving the block ends it, unless a stream that it wrapped is
+        still open: then the end of the stream does.
         """
         span: AnyInferenceSpan = NonRecordingInference(trace_api.INVALID_SPAN_CONTEXT)
         with guard("start_inference", self.counters):

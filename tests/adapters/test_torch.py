@@ -71,7 +71,6 @@ def test_one_forward_is_one_inference_however_deep_the_model(
         "mcptrace.model_name": "Ranker",
         "mcptrace.operation": "forward",
         "mcptrace.provider": "pytorch",
-        "mcptrace.finish_reason": "stop",
         "mcptrace.streaming": False,
         "mcptrace.token_usage.unknown.input": "not_applicable",
         "mcptrace.token_usage.unknown.output": "not_applicable",
@@ -84,7 +83,6 @@ def test_one_forward_is_one_inference_however_deep_the_model(
         "gen_ai.request.model": "Ranker",
         "gen_ai.operation.name": "forward",
         "gen_ai.provider.name": "pytorch",
-        "gen_ai.response.finish_reasons": ["stop"],
         "mcptrace.sampling.adjusted_count": 1.0,
         "mcptrace.sampling.reason": "probability",
     }

@@ -230,7 +230,7 @@ def test_a_request_is_one_valid_client_span(
     view = schema.read_inference(span.attributes)
     assert (span.name, span.kind, span.status_code) == ("infer doubler", 3, 0)
     assert (view.model_name, view.model_version, view.operation) == ("doubler", "1", "infer")
-    assert (view.provider, view.finish_reason) == ("triton", "stop")
+    assert (view.provider, view.finish_reason) == ("triton", None)
     assert view.request_id == span.span_id.hex()
     assert view.token_usage.unknown == dict.fromkeys(schema.MANDATORY_COUNTS, "not_reported")
     assert {k: v for k, v in span.attributes.items() if k.startswith("mcptrace.triton.")} == {

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
-from mcptrace import InferenceSpan
+from mcptrace import InferenceSpan, guard
 from mcptrace.testing import Capture, FixedClock, captured_spans
 from mcptrace_proto.model import SpanData
 from mcptrace_proto.schema import read_inference as read
@@ -97,7 +97,7 @@ def test_of_several_counts_for_a_field_the_last_one_stands() -> None:
     with captured_spans() as capture:
         with capture.tracer.start_inference("m") as span:
             for count in (1, 2, 3):
-                span.record_tokens(input=7, output=count)
+                span.record_tokens(7, count)
         usage = read(_one(capture).attributes).token_usage
     assert (usage.input, usage.output, usage.total) == (7, 3, 10)
 
@@ -188,7 +188,18 @@ def test_async_blocks_work_alike_and_nest() -> None:
         asyncio.run(ask(capture))
         inner, outer = capture.spans
         assert inner.parent_span_id == outer.span_id
-        assert read(outer.attributes).finish_reason == "stop"
+        assert read(outer.attributes).finish_reason is None
+
+
+def test_a_reason_that_nobody_gave_is_not_made_up_and_a_recorded_one_stands() -> None:
+    with captured_spans() as capture:
+        with capture.tracer.start_inference("m"):
+            pass
+        capture.tracer.start_inference("m").finish()
+        with capture.tracer.start_inference("m") as span:
+            span.record_finish_reason("length")
+        reasons = [read(data.attributes).finish_reason for data in capture.spans]
+    assert reasons == [None, None, "length"]
 
 
 def test_an_inference_that_nobody_holds_ends_as_abandoned() -> None:
@@ -226,7 +237,33 @@ def test_an_abandoned_inference_never_works_inside_the_collector() -> None:
         assert len(capture.spans) == 1
 
 
-def test_finishing_twice_counts_and_changes_nothing() -> None:
+def test_inferences_that_still_run_at_the_end_are_abandoned_and_exported() -> None:
+    with captured_spans() as capture:
+        held = capture.tracer.start_inference("held")
+        with capture.tracer.start_span("parent") as parent:
+            context = trace.set_span_in_context(parent)
+            stream = capture.tracer.start_inference("m", context=context).wrap_stream("abc")
+            next(stream)
+        capture.provider.shutdown()
+        held.finish("stop")
+        list(stream)
+        reasons = {data.name: read(data.attributes).finish_reason for data in capture.spans}
+    assert reasons == {"chat held": "abandoned", "chat m": "abandoned", "parent": None}
+
+
+def test_only_inferences_that_run_are_known() -> None:
+    with captured_spans() as capture:
+        running = capture.tracer.start_inference("m")
+        for end in ("finish", "end"):
+            getattr(capture.tracer.start_inference("m"), end)()
+        capture.tracer.start_inference("m")
+        gc.collect()
+        capture.provider.force_flush()
+        assert list(capture.provider.traces.live) == [id(running)]
+
+
+def test_finishing_twice_counts_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    guard._Switch.next_warning_seconds = 0.0
     with captured_spans() as capture:
         span = capture.tracer.start_inference("m")
         span.finish("stop")
@@ -236,7 +273,10 @@ def test_finishing_twice_counts_and_changes_nothing() -> None:
         span.fail(ValueError())
         assert isinstance(span, InferenceSpan)
         assert read(_one(capture).attributes).finish_reason == "stop"
-        assert capture.provider.stats() == {"used_after_end": 2}
+        assert capture.provider.stats() == {"used_after_end": 3}
+    assert [record.getMessage() for record in caplog.records] == [
+        "mcptrace: span 'chat m' was used after its end; nothing is changed"
+    ]
 
 
 def test_bad_arguments_never_raise_and_are_a_violation() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 
+from mcptrace import guard
 from mcptrace.testing import Capture, FixedClock, captured_spans
 from mcptrace_proto.schema import InferenceSpan, read_inference
 
@@ -137,6 +138,100 @@ def test_a_stream_handed_out_of_the_block_ends_the_span_later() -> None:
         assert _view(capture).finish_reason == "stop"
 
 
+def _in_block(capture: Capture, source: Iterator[str]) -> Iterator[str]:
+    """What a service does: it reads the stream inside the block, and then knows the counts."""
+    with capture.tracer.start_inference("m") as span:
+        yield from span.wrap_stream(source)
+        span.record_tokens(input=1, output=3)
+
+
+def test_a_stream_that_ends_inside_the_block_leaves_the_end_to_the_block() -> None:
+    with captured_spans() as capture:
+        assert list(_in_block(capture, iter("abc"))) == ["a", "b", "c"]
+        view = _view(capture)
+        assert capture.provider.stats() == {}
+    assert (view.finish_reason, view.token_usage.total) == ("stop", 4)
+
+
+def test_a_reason_given_after_the_stream_inside_the_block_stands() -> None:
+    with captured_spans() as capture:
+        with capture.tracer.start_inference("m") as span:
+            list(span.wrap_stream("abc"))
+            span.finish("length")
+        assert _view(capture).finish_reason == "length"
+
+
+def test_a_stream_left_early_inside_the_block_is_abandoned_with_what_was_recorded() -> None:
+    with captured_spans() as capture:
+        with capture.tracer.start_inference("m") as span:
+            for _ in span.wrap_stream(_tokens(FixedClock())):
+                break
+            gc.collect()
+            span.record_tokens(output=1)
+        assert len(capture.spans) == 1
+        view = _view(capture)
+    assert (view.finish_reason, view.token_usage.output) == ("abandoned", 1)
+
+
+def test_an_error_of_the_stream_that_leaves_the_block_too_is_one_error() -> None:
+    with captured_spans() as capture:
+        with pytest.raises(ValueError, match="x"):
+            list(_in_block(capture, _tokens(FixedClock(), ValueError("x"))))
+        (data,) = capture.spans
+        assert [event.name for event in data.events] == ["exception"]
+        assert (_view(capture).finish_reason, data.status_code) == ("error", 2)
+
+
+def test_of_two_streams_the_last_one_ends_the_span() -> None:
+    with captured_spans() as capture:
+        with capture.tracer.start_inference("m") as span:
+            one, two = span.wrap_stream("ab"), span.wrap_stream("cd")
+        assert list(one) == ["a", "b"]
+        assert capture.spans == []
+        assert list(two) == ["c", "d"]
+        assert _view(capture).finish_reason == "stop"
+
+
+class _Both:
+    """As litellm's streams, which are plain and async in one."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("ab")
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return _async_tokens()
+
+
+def test_what_is_plain_and_async_is_plain_unless_asked_for_async() -> None:
+    async def consume(stream: Any) -> list[str]:
+        return [item async for item in stream]
+
+    with captured_spans() as capture:
+        plain: Any = capture.tracer.start_inference("m").wrap_stream(_Both())
+        assert list(plain) == ["a", "b"]
+        stream = capture.tracer.start_inference("m").wrap_async_stream(_Both())
+        assert asyncio.run(consume(stream)) == ["a", "b", "c"]
+        assert len(capture.spans) == 2
+
+
+@pytest.mark.parametrize("method", ["wrap_stream", "wrap_async_stream"])
+def test_what_is_no_stream_comes_back_and_the_block_ends_the_span(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard._Switch.next_warning_seconds = 0.0
+    thing = object()
+    with captured_spans() as capture:
+        with capture.tracer.start_inference("m") as span:
+            assert getattr(span, method)(thing) is thing
+        assert len(capture.spans) == 1
+        assert capture.provider.stats() == {"bad_argument": 1}
+    assert [record.getMessage() for record in caplog.records] == [
+        "mcptrace: span 'chat m': object is no stream, and not traced"
+    ]
+    with captured_spans(sampler="always_off") as capture:
+        assert getattr(capture.tracer.start_inference("m"), method)(thing) is thing
+
+
 def test_other_attributes_of_the_source_show_through() -> None:
     class Source(list[int]):
         response_id = "r-9"
@@ -152,7 +247,7 @@ def test_an_exhausted_async_stream_stops() -> None:
     async def consume(capture: Capture) -> list[str]:
         span = capture.tracer.start_inference("m")
         seen = []
-        async for item in span.wrap_async_stream(_async_tokens()):
+        async for item in span.wrap_stream(_async_tokens()):
             assert trace.get_current_span() is trace.INVALID_SPAN
             seen.append(item)
         return seen
@@ -167,7 +262,7 @@ def test_an_async_stream_left_early_is_abandoned_without_a_word(
     close: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def consume(capture: Capture) -> None:
-        stream = capture.tracer.start_inference("m").wrap_async_stream(_async_tokens())
+        stream = capture.tracer.start_inference("m").wrap_stream(_async_tokens())
         async for _ in stream:
             break
         if close:
@@ -186,7 +281,7 @@ def test_an_async_stream_left_early_is_abandoned_without_a_word(
 def test_an_async_stream_that_raises_fails(error: Exception, reason: str) -> None:
     async def consume(capture: Capture) -> None:
         span = capture.tracer.start_inference("m")
-        async with span.wrap_async_stream(_async_tokens(error)) as stream:
+        async with span.wrap_stream(_async_tokens(error)) as stream:
             async for _ in stream:
                 pass
 
@@ -207,7 +302,7 @@ def test_a_cancelled_consumer_abandons() -> None:
 
     async def run(capture: Capture) -> None:
         started = asyncio.Event()
-        stream = capture.tracer.start_inference("m").wrap_async_stream(never())
+        stream = capture.tracer.start_inference("m").wrap_stream(never())
         task = asyncio.ensure_future(consume(stream, started))
         await started.wait()
         await asyncio.sleep(0)
