@@ -5,21 +5,23 @@
     python ... args        the interpreter's own forms: script, -m, -c, - and the flags -u -B
     tool args              a console script on PATH that is written in Python
 
-Exceptions, SystemExit and signals are the program's own and pass through untouched; the new
-__main__ stays in place, for what the program leaves to threads and exit handlers.
+Exceptions, SystemExit and signals are the program's own and pass through, and what is printed
+of an exception begins where the program does; the new __main__ stays in place, for what the
+program leaves to threads and exit handlers.
 """
 
 from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import re
-import runpy
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, TracebackType
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -43,7 +45,17 @@ class Program:
 
     def __init__(self, description: str, run: Callable[[], None]) -> None:
         self.describe = description
-        self.run = run
+        self._run = run
+
+    def run(self) -> None:
+        """Raises what the program raises, and LaunchError."""
+        try:
+            self._run()
+        except LaunchError:
+            raise
+        except BaseException as error:
+            _print_without_us(error)
+            raise
 
 
 def module_program(arguments: Sequence[str]) -> Program:
@@ -118,16 +130,25 @@ def _script(path: str, rest: list[str]) -> Program:
 def _run_script(path: str, rest: list[str]) -> None:
     sys.argv = [path, *rest]
     target = Path(path)
+    absolute = os.path.join(Path.cwd(), path)  # with its "./", as python has it
     if target.is_dir() or target.suffix in (".pyz", ".zip"):
-        runpy.run_path(path, run_name="__main__")  # puts itself on sys.path
+        _run_folder(path, absolute)
         return
     _set_first_path(str(target.resolve().parent))
     source = target.read_bytes()
     main = _new_main()
-    main.__file__ = path
-    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__file__ = absolute
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", absolute)
     # Our own __future__ imports are none of the program's.
-    _execute(compile(source, path, "exec", dont_inherit=True), main)
+    _execute(compile(source, absolute, "exec", dont_inherit=True), main)
+
+
+def _run_folder(path: str, absolute: str) -> None:
+    sys.path[0] = absolute  # with every flag: it is where the program is, not where we are
+    spec = importlib.machinery.PathFinder.find_spec("__main__", [absolute])
+    if spec is None:
+        raise LaunchError(f"can't find '__main__' module in {path!r}", 1)
+    _run_spec(spec, _code("__main__", spec))
 
 
 def _run_module(name: str, rest: list[str]) -> None:
@@ -135,6 +156,10 @@ def _run_module(name: str, rest: list[str]) -> None:
     sys.argv = ["-m", *rest]  # as python has it while it looks for the module
     spec, code = _module_code(name)
     sys.argv[0] = spec.origin or name
+    _run_spec(spec, code)
+
+
+def _run_spec(spec: ModuleSpec, code: CodeType) -> None:
     main = _new_main()
     main.__spec__ = spec
     main.__loader__ = spec.loader
@@ -143,7 +168,7 @@ def _run_module(name: str, rest: list[str]) -> None:
     _execute(code, main)
 
 
-def _module_code(name: str) -> tuple[importlib.machinery.ModuleSpec, CodeType]:
+def _module_code(name: str) -> tuple[ModuleSpec, CodeType]:
     """Where a module is and what it says; for a package, its __main__."""
     try:
         spec = importlib.util.find_spec(name)
@@ -154,13 +179,19 @@ def _module_code(name: str) -> tuple[importlib.machinery.ModuleSpec, CodeType]:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         spec = None
-    get_code = getattr(spec.loader, "get_code", None) if spec is not None else None
-    if spec is None or get_code is None:
+    if spec is None:
         raise LaunchError(f"no module named {name}, or none that can be run", 1)
-    code = get_code(spec.name)
+    return spec, _code(name, spec)
+
+
+def _code(name: str, spec: ModuleSpec) -> CodeType:
+    get_code = getattr(spec.loader, "get_code", None)
+    if get_code is None:
+        raise LaunchError(f"no module named {name}, or none that can be run", 1)
+    code: CodeType | None = get_code(spec.name)
     if code is None:
         raise LaunchError(f"module {name} has no Python code", 1)
-    return spec, code
+    return code
 
 
 def _run_code(source: str, argv: list[str]) -> None:
@@ -179,6 +210,26 @@ def _new_main() -> ModuleType:
 
 def _execute(code: CodeType, main: ModuleType) -> None:
     exec(code, main.__dict__)
+
+
+def _print_without_us(error: BaseException) -> None:
+    """Have the exception printed from the program's first frame on, by whoever prints it.
+
+    Python adds our frames again while it leaves them; so they are taken off in the hook, the
+    program's own if it has set one.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    hook = sys.excepthook
+
+    def print_it(
+        kind: type[BaseException], raised: BaseException, full: TracebackType | None
+    ) -> None:
+        shown = trace if raised is error else full
+        hook(kind, raised.with_traceback(shown), shown)
+
+    sys.excepthook = print_it
 
 
 def _set_first_path(folder: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from mcptrace.config import ConfigError, load_config
 from mcptrace.guard import Counters
@@ -39,14 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "endpoint": options.endpoint,
         "protocol": options.protocol,
         "sampler": options.sampler,
+        "insecure": options.insecure or None,
     }
     try:
-        program = _program(options)
+        program, problem = _program(options)
         config = load_config(settings)
         candidates = find(options.no_adapter, config.disabled_instrumentations)
         if options.check:
             _print_check(settings, candidates, program)
-            return 0
+            return 0 if problem is None else _fail(str(problem), problem.exit_code)
+        if problem is not None:
+            raise problem
         if program is None:
             raise LaunchError("no program; see mcptrace-run --help", USAGE)
         init(**settings)
@@ -68,13 +72,18 @@ def _parser() -> argparse.ArgumentParser:
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="mcptrace-run [options] (python ... | script | tool | -m module) [args]",
+        usage="mcptrace-run [options] [--] (python ... | script | tool | -m module) [args]",
         allow_abbrev=False,
     )
     add = parser.add_argument
     add("--service-name", metavar="NAME", help="service.name of the resource")
     add("--endpoint", metavar="URL", help="OTLP receiver, such as http://localhost:4318")
     add("--protocol", help="http/protobuf, http/json or grpc")
+    add(
+        "--insecure",
+        action="store_true",
+        help="gRPC without TLS where the endpoint has no http:// or https://",
+    )
     add("--sampler", help="mcptrace_adaptive, always_on, parentbased_always_on ...")
     add(
         "--no-adapter",
@@ -89,14 +98,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _program(options: argparse.Namespace) -> Program | None:
-    if options.module is not None:
-        return module_program(options.module)
-    return find_program(options.program) if options.program else None
+def _program(options: argparse.Namespace) -> tuple[Program | None, LaunchError | None]:
+    """The program, or why it cannot be run; neither where none is named."""
+    arguments = options.program
+    if arguments and arguments[0] == "--":  # which some versions of argparse leave there
+        arguments = arguments[1:]
+    try:
+        if options.module is not None:
+            return module_program(options.module), None
+        if arguments and arguments[0] == "-m":
+            return module_program(arguments[1:]), None
+        return (find_program(arguments) if arguments else None), None
+    except LaunchError as error:
+        return None, error
 
 
 def _print_check(
-    settings: dict[str, str | None], candidates: Sequence[Candidate], program: Program | None
+    settings: dict[str, Any], candidates: Sequence[Candidate], program: Program | None
 ) -> None:
     config = load_config(settings)
     sys.stdout.write(f"python           {sys.executable}\n")

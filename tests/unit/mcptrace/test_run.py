@@ -65,21 +65,34 @@ def distribution(tmp_path: Path, name: str, group: str, points: str, code: str) 
     (info / "entry_points.txt").write_text(f"[{group}]\n{points}\n")
 
 
-@pytest.mark.parametrize("form", [["app.py"], ["python", "app.py"], ["python3.11", "-u", "app.py"]])
+@pytest.mark.parametrize(
+    "form",
+    [
+        ["app.py"],
+        ["python", "app.py"],
+        ["python3.11", "-u", "app.py"],
+        ["--", "python", "app.py"],
+        ["--", "app.py"],
+    ],
+)
 def test_script_sees_what_python_would_show_it(
     tmp_path: Path, run: Run, http_receiver: Any, form: list[str]
 ) -> None:
     (tmp_path / "app.py").write_text(APP)
     done = run("--service-name", "svc", *form, "--flag", "-m", "x")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"__main__ app.py ['app.py', '--flag', '-m', 'x'] {tmp_path}\n"
+    script = tmp_path / "app.py"
+    assert done.stdout == f"__main__ {script} ['app.py', '--flag', '-m', 'x'] {tmp_path}\n"
     assert http_receiver.names() == ["in the program"]
     (group,) = http_receiver.requests()[0].resource_spans
     names = {item.key: item.value.string_value for item in group.resource.attributes}
     assert names["service.name"] == "svc"
 
 
-@pytest.mark.parametrize("form", [["-m", "package"], ["python", "-m", "package.__main__"]])
+@pytest.mark.parametrize(
+    "form",
+    [["-m", "package"], ["--", "-m", "package"], ["python", "-m", "package.__main__"]],
+)
 def test_module_runs_as_main_of_its_package(
     tmp_path: Path, run: Run, http_receiver: Any, form: list[str]
 ) -> None:
@@ -94,6 +107,47 @@ def test_module_runs_as_main_of_its_package(
     expected = f"__main__ {main} ['{main}', 'a', '-b'] {tmp_path}\npackage\n"
     assert done.stdout == expected
     assert http_receiver.names() == ["in the program"]
+
+
+@pytest.mark.parametrize("name", ["app.py", "./app.py", "sub/../app.py", "folder", "app.zip"])
+def test_program_is_shown_what_python_shows_it(tmp_path: Path, run: Run, name: str) -> None:
+    for folder in ("sub", "folder"):
+        (tmp_path / folder).mkdir()
+    for script in ("app.py", "folder/__main__.py"):
+        (tmp_path / script).write_text(APP + "print(__spec__ and __spec__.name, __package__)\n")
+    with zipfile.ZipFile(tmp_path / "app.zip", "w") as archive:
+        archive.write(tmp_path / "app.py", "__main__.py")
+    assert run("python", name, "x").stdout == _python(tmp_path, name, "x").stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(): 1 / 0\ntry: f()\nexcept Exception as error: raise KeyError(1) from error",
+        "def f(: pass",
+        "import sys\nsys.excepthook = lambda *_: print('the hook', _[2].tb_lineno, file=sys.stderr)"
+        "\n1 / 0",
+    ],
+)
+def test_traceback_of_the_program_is_as_python_prints_it(
+    tmp_path: Path, run: Run, code: str
+) -> None:
+    (tmp_path / "app.py").write_text(code)
+    done = run("python", "app.py")
+    assert done.returncode == 1
+    assert done.stderr == _python(tmp_path, "app.py").stderr != ""
+
+
+def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What plain python does with the program."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_code_and_standard_input_run(run: Run, http_receiver: Any) -> None:
@@ -170,6 +224,7 @@ def test_spans_of_exit_handlers_and_forked_workers_arrive(
         (["python"], 2, "there is nothing to trace"),
         (["python", "-X", "dev", "a.py"], 2, "python -X ... -m mcptrace.run"),
         (["python", "-c"], 2, "-c needs code"),
+        (["python", "empty"], 1, "can't find '__main__' module in 'empty'"),
         (["-m"], 2, "-m needs the name of a module"),
         (["-m", "no_such_module"], 1, "no module named no_such_module"),
         (["-m", "json"], 1, "no module named json, or none that can be run"),
@@ -181,6 +236,7 @@ def test_what_cannot_run_says_why(
     tmp_path: Path, run: Run, arguments: list[str], returncode: int, error: str
 ) -> None:
     (tmp_path / "app.py").write_text("print('ran')")
+    (tmp_path / "empty").mkdir()
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (returncode, "")
     assert done.stderr.startswith("mcptrace-run: ")
@@ -262,3 +318,20 @@ def test_check_says_what_would_be_instrumented_and_runs_nothing(tmp_path: Path, 
     ):
         assert line in lines
     assert "ran" not in done.stdout
+
+
+def test_check_of_a_program_that_is_not_there_says_so_after_the_table(run: Run) -> None:
+    done = run("--check", "python", "nothere.py")
+    assert (done.returncode, done.stderr) == (2, "mcptrace-run: can't open file 'nothere.py'\n")
+    assert "KIND" in done.stdout
+    assert "program" not in done.stdout
+
+
+def test_insecure_sends_to_an_endpoint_without_scheme_in_plain_text(
+    run: Run, grpc_receiver: Any
+) -> None:
+    target = grpc_receiver.endpoint.removeprefix("http://")
+    options = ["--insecure", "--protocol", "grpc", "--endpoint", target]
+    done = run(*options, "python", "-c", APP)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert grpc_receiver.names() == ["in the program"]
