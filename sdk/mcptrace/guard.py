@@ -2,7 +2,8 @@
 
 After construction nothing of ours may raise into the program that is being traced.  Code
 that could (a user's filter, somebody else's processor) runs inside ``with guard(...)``:
-the exception is counted in a ``Counters`` and logged at most once a minute, then dropped.
+the exception is counted in a ``Counters`` and logged in one line, at most once a minute, then
+dropped; at level DEBUG the line has its traceback.
 Under test the exception is raised again, so that no fault of ours hides behind the guard.
 """
 
@@ -84,7 +85,13 @@ class guard:  # noqa: N801 - reads as a statement: with guard("span end", counte
         now = time.monotonic()
         if now >= _Switch.next_log_seconds:
             _Switch.next_log_seconds = now + LOG_INTERVAL_SECONDS
-            logger.warning("mcptrace: error in %s, ignored", self._what, exc_info=error)
+            logger.warning(
+                "mcptrace: error in %s, ignored: %s: %s",
+                self._what,
+                type(error).__name__,
+                text_of(error).partition("\n")[0],
+                exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
+            )
         return not _Switch.reraise
 
 

@@ -27,11 +27,21 @@ def test_an_error_is_swallowed_counted_and_logged_once_a_minute(
     with caplog.at_level(logging.WARNING, logger="mcptrace"):
         for _ in range(3):
             with guard("the work", counters):
-                raise ValueError("broken")
+                raise ValueError("broken\nin detail")
     assert counters.snapshot() == {"internal_error": 3}
     assert [record.getMessage() for record in caplog.records] == [
-        "mcptrace: error in the work, ignored"
+        "mcptrace: error in the work, ignored: ValueError: broken"
     ]
+
+
+@pytest.mark.parametrize(("level", "shown"), [(logging.INFO, False), (logging.DEBUG, True)])
+def test_the_traceback_of_an_error_is_for_debugging(
+    caplog: pytest.LogCaptureFixture, level: int, shown: bool
+) -> None:
+    with caplog.at_level(level, logger="mcptrace"), guard("the work"):
+        raise ValueError("broken")
+    (record,) = caplog.records
+    assert bool(record.exc_info) == shown
 
 
 def test_an_error_does_not_use_up_the_minute_of_warnings(
@@ -43,7 +53,7 @@ def test_an_error_does_not_use_up_the_minute_of_warnings(
         for _ in range(3):
             warn_rarely("refused: %s", "model_name:missing")
     assert [record.getMessage() for record in caplog.records] == [
-        "mcptrace: error in the work, ignored",
+        "mcptrace: error in the work, ignored: ValueError: broken",
         "refused: model_name:missing",
     ]
 

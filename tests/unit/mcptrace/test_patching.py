@@ -139,7 +139,9 @@ def test_an_error_while_patching_stays_out_of_the_import(
     with caplog.at_level(logging.WARNING, logger="mcptrace"):
         model: Any = importlib.import_module(name).Model
     assert model().run() == ["model"]
-    assert caplog.messages == [f"mcptrace: error in patching of {name}, ignored"]
+    assert caplog.messages == [
+        f"mcptrace: error in patching of {name}, ignored: RuntimeError: not understood"
+    ]
 
 
 def test_threads_that_install_at_once_and_import_at_once_patch_once(name: str) -> None:
