@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from mcptrace.config import ConfigError, load_config
+from mcptrace.config import ConfigError, SdkConfig, load_config
 from mcptrace.delivery import SpanFilter
 from mcptrace.provider import TracerProvider
+from mcptrace.sampling import build_sampler
 from mcptrace.tracer import Tracer
 from mcptrace_proto.semconv import PROTOCOL_VERSION_VALUE
 
@@ -101,8 +102,53 @@ def NewTracer(*options: Option) -> Tracer:
     return build_provider(arguments).get_tracer(SCOPE)
 
 
+class _Parts(NamedTuple):
+    """Arguments taken apart and checked: settings by name, and objects."""
+
+    settings: dict[str, Any]
+    sampler: Any
+    exporter: Any
+    processors: tuple[Any, ...]
+    span_filter: SpanFilter | None
+
+
 def build_provider(arguments: Mapping[str, Any]) -> TracerProvider:
     """A provider from arguments by name.  Raises ConfigError."""
+    parts = _parts(arguments)
+    return TracerProvider(
+        load_config(parts.settings),
+        sampler=parts.sampler,
+        exporter=parts.exporter,
+        processors=parts.processors,
+        span_filter=parts.span_filter,
+    )
+
+
+def unheeded(
+    arguments: Mapping[str, Any], first: Mapping[str, Any], config: SdkConfig
+) -> list[str]:
+    """Names of the arguments that ask for something else than a provider that is there.
+
+    It was built from the arguments ``first`` and has ``config``.  Raises ConfigError for
+    arguments that could not be used in any case.
+    """
+    asked, built = _parts(arguments), _parts(first)
+    settings = {name: value for name, value in asked.settings.items() if value is not None}
+    # No environment: it was read, and complained of, the first time.
+    wanted = load_config({"protocol": config.protocol, **settings}, {})
+    build_sampler(wanted, asked.sampler)
+    names = [name for name in settings if getattr(wanted, name) != getattr(config, name)]
+    for name in ("sampler", "exporter", "span_filter"):
+        part = getattr(asked, name)
+        if part is not None and part is not getattr(built, name):
+            names.append(name)
+    if any(all(part is not other for other in built.processors) for part in asked.processors):
+        names.append("processors")
+    return sorted(names)
+
+
+def _parts(arguments: Mapping[str, Any]) -> _Parts:
+    """Raises ConfigError for an object that is not what it is given as."""
     given = dict(arguments)
     version = given.pop("version", None) or PROTOCOL_VERSION_VALUE
     if version != PROTOCOL_VERSION_VALUE:
@@ -111,7 +157,7 @@ def build_provider(arguments: Mapping[str, Any]) -> TracerProvider:
     if span_filter is not None and not callable(span_filter):
         raise ConfigError(f"span_filter={span_filter!r}: expected a function of a span")
     exporter = given.pop("exporter", None)
-    processors = given.pop("processors", None) or ()
+    processors = tuple(given.pop("processors", None) or ())
     sampler = given.get("sampler")
     if sampler is not None and not isinstance(sampler, str):
         given.pop("sampler")
@@ -125,10 +171,4 @@ def build_provider(arguments: Mapping[str, Any]) -> TracerProvider:
             missing = [name for name in methods if not callable(getattr(part, name, None))]
             if missing:
                 raise ConfigError(f"{what}: {part!r} has no {' and no '.join(missing)}")
-    return TracerProvider(
-        load_config(given),
-        sampler=sampler,
-        exporter=exporter,
-        processors=processors,
-        span_filter=span_filter,
-    )
+    return _Parts(given, sampler, exporter, processors, span_filter)

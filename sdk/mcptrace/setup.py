@@ -10,17 +10,19 @@ from opentelemetry import trace as trace_api
 
 from mcptrace.deferred import DeferredTracer
 from mcptrace.delivery import SpanFilter
-from mcptrace.guard import guard
-from mcptrace.options import SCOPE, build_provider
+from mcptrace.guard import guard, logger
+from mcptrace.options import SCOPE, build_provider, unheeded
 from mcptrace.provider import TracerProvider
 from mcptrace.tracer import Tracer
 
 
 class _Program:
-    """Process-wide: what ``init`` built."""
+    """Process-wide: what ``init`` built, and from what."""
 
     lock = threading.Lock()
     provider: TracerProvider | None = None
+    arguments: dict[str, Any] = {}  # noqa: RUF012 - one for the whole process
+    told = False  # that a later call changes nothing
 
 
 def init(
@@ -39,29 +41,39 @@ def init(
 ) -> Tracer:
     """Set up tracing for this program and return a tracer.
 
-    A second call changes nothing and returns the tracer of the first.  ``config`` takes
-    every field of SdkConfig by name.  ``set_global`` also makes it OpenTelemetry's global
-    provider, so that instrumentations of others find it.  Raises ConfigError.
+    A second call changes nothing and returns the tracer of the first; what it asks for in
+    vain is logged once.  ``config`` takes every field of SdkConfig by name.  ``set_global``
+    also makes it OpenTelemetry's global provider, so that instrumentations of others find it.
+    Raises ConfigError.
     """
+    arguments = {
+        "service_name": service_name,
+        "version": version,
+        "span_filter": span_filter,
+        "endpoint": endpoint,
+        "protocol": protocol,
+        "sampler": sampler,
+        "exporter": exporter,
+        "processors": tuple(processors),
+        "capture_content": capture_content,
+        **config,
+    }
     with _Program.lock:
         provider = _Program.provider
         if provider is None or provider.closed:
-            arguments = {
-                "service_name": service_name,
-                "version": version,
-                "span_filter": span_filter,
-                "endpoint": endpoint,
-                "protocol": protocol,
-                "sampler": sampler,
-                "exporter": exporter,
-                "processors": tuple(processors),
-                "capture_content": capture_content,
-                **config,
-            }
             provider = _Program.provider = build_provider(arguments)
+            _Program.arguments, _Program.told = arguments, False
             if set_global:
                 # Warns, and changes nothing, where the program has a provider already.
                 trace_api.set_tracer_provider(provider)
+            return provider.get_tracer(SCOPE)
+        names = unheeded(arguments, _Program.arguments, provider.config)
+        tell = bool(names) and not _Program.told
+        _Program.told = _Program.told or tell
+    if tell:
+        logger.warning(
+            "mcptrace: tracing is set up already; init changes nothing about %s", ", ".join(names)
+        )
     return provider.get_tracer(SCOPE)
 
 

@@ -103,7 +103,7 @@ tracer = mcptrace.init(
     service_name="x", sampler="always_on", traces_exporter="none",
     processors=[ImmediateProcessor(memory)],
 )
-assert mcptrace.init(service_name="y") is tracer
+assert mcptrace.init() is mcptrace.init(service_name="x", exporter=None) is tracer
 assert trace.get_tracer_provider() is tracer.provider
 assert isinstance(trace.get_tracer("late"), mcptrace.Tracer)
 with early.start_as_current_span("early"):
@@ -126,6 +126,44 @@ def test_init_sets_up_the_program_once() -> None:
         timeout=60,
     )
     assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+AGAIN = """
+import mcptrace
+from mcptrace.testing import InMemoryExporter
+
+memory = InMemoryExporter()
+mcptrace.init(service_name="x", exporter=memory, endpoint="http://c:4318", span_filter=len)
+for bad in (
+    {"service_nme": "x"},
+    {"version": "v3"},
+    {"endpoint": "ftp://x"},
+    {"sampler": object()},
+    {"exporter": object()},
+):
+    try:
+        mcptrace.init(**bad)
+    except mcptrace.ConfigError:
+        continue
+    print("took", bad)
+mcptrace.init(service_name="x", exporter=memory, endpoint="http://c:4318/", span_filter=len)
+mcptrace.init(service_name="y", exporter=InMemoryExporter(), endpoint="http://c:4318")
+mcptrace.init(service_name="z")
+"""
+
+
+def test_a_second_init_is_checked_and_says_once_what_it_does_not_change() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", AGAIN],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == (
+        "",
+        "mcptrace: tracing is set up already; init changes nothing about exporter, service_name\n",
+    )
 
 
 def test_the_public_names_are_those_listed() -> None:
