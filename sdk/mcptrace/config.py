@@ -114,7 +114,8 @@ class SdkConfig:
     )
     insecure: bool = _setting(
         False,
-        "gRPC without TLS where the endpoint names no scheme.",
+        "gRPC without TLS where the endpoint names no scheme; such an endpoint is TLS "
+        "otherwise, on loopback too.",
         parse.boolean,
         "OTEL_EXPORTER_OTLP_TRACES_INSECURE OTEL_EXPORTER_OTLP_INSECURE",
     )
@@ -258,7 +259,8 @@ class SdkConfig:
     )
     capture_content: bool = _setting(
         False,
-        "Let adapters record prompts and answers.",
+        "Let adapters record prompts and answers.  Messages and stack traces of exceptions are "
+        "exported in any case, as OpenTelemetry prescribes: this does not govern them.",
         parse.boolean,
         "MCPTRACE_CAPTURE_CONTENT",
     )

@@ -26,6 +26,10 @@ METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 STATUS_DETAILS = "grpc-status-details-bin"
 RECONNECT_AFTER = 3
 DEFAULT_PORT = 4317
+NO_SCHEME = (
+    " (an endpoint without a scheme is TLS: for plain text put http:// before it or set "
+    "OTEL_EXPORTER_OTLP_INSECURE=true)"
+)
 SPLIT_BYTES_MIN = 64 * 1024
 """RESOURCE_EXHAUSTED says "too large" and "quota" alike; no receiver's limit is below this."""
 
@@ -33,8 +37,9 @@ SPLIT_BYTES_MIN = 64 * 1024
 class GrpcTransport:
     """Calls Export with raw bytes.  ``endpoint``: http(s)://host:port or a gRPC target.
 
-    ``insecure`` counts where the endpoint names no scheme.  Raises ConfigError when grpcio is
-    missing or a TLS file cannot be read.
+    ``insecure`` counts where the endpoint names no scheme: without it that is TLS, on loopback
+    too, as the specification has it.  Raises ConfigError when grpcio is missing or a TLS file
+    cannot be read.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class GrpcTransport:
         self.endpoint = endpoint
         self._target, secure = _target(endpoint, insecure)
         self._credentials: Any = None
+        self._remedy = NO_SCHEME if secure and "://" not in endpoint else ""
         if secure:
             self._credentials = grpc.ssl_channel_credentials(
                 _read(certificate), _read(client_key), _read(client_certificate)
@@ -122,6 +128,8 @@ class GrpcTransport:
     def _failure(self, error: Any, body_bytes: int) -> Answer:
         code: int = error.code().value[0]
         message = f"gRPC {error.code().name}: {error.details()}"
+        if "handshake" in message.lower():
+            message += self._remedy
         if code == GRPC_UNAVAILABLE:
             self._unavailable_in_a_row += 1
             if self._unavailable_in_a_row >= RECONNECT_AFTER and self._channel is not None:

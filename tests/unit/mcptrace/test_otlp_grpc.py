@@ -19,7 +19,7 @@ from mcptrace.api import ExportOutcome, ExportResult, FinishedSpan
 from mcptrace.config import ConfigError
 from mcptrace.exporters import build_otlp_exporter
 from mcptrace.exporters.otlp import OtlpExporter, Reply, encode_protobuf
-from mcptrace.exporters.otlp_grpc import RECONNECT_AFTER, GrpcTransport
+from mcptrace.exporters.otlp_grpc import NO_SCHEME, RECONNECT_AFTER, GrpcTransport
 from mcptrace.retry import RetrySchedule
 from mcptrace_proto.wire import encode_status
 
@@ -214,6 +214,19 @@ def test_scheme_decides_about_tls_before_insecure(
 ) -> None:
     transport = GrpcTransport(endpoint, insecure=insecure)
     assert (transport._target, transport._credentials is not None) == expected
+
+
+@pytest.mark.parametrize(("scheme", "named"), [("", True), ("https://", False)])
+def test_failed_handshake_without_a_scheme_names_the_remedy(
+    grpc_receiver: Any, scheme: str, named: bool
+) -> None:
+    target = grpc_receiver.endpoint.removeprefix("http://")
+    transport = GrpcTransport(scheme + target)
+    answer = transport.send(b"", 5.0)
+    transport.close()
+    assert answer.reply is Reply.LATER
+    assert "andshake failed" in answer.message
+    assert (NO_SCHEME in answer.message) == named
 
 
 def test_unreadable_tls_file_is_refused_at_construction() -> None:
