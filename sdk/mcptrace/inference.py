@@ -136,6 +136,10 @@ class InferenceSpan(Span):
         self._failure = error
         if is_abandonment(error):
             self.inference.finish_reason = ABANDONED
+            if not isinstance(error, GeneratorExit):
+                # A timeout around the task, or a client that hung up: from inside they look
+                # alike, and the type makes the span critical (see critical_reason).
+                self.set_attribute(semconv.ERROR_TYPE, type_name(error))
             return
         with guard("inference failure", self._tracer.counters):
             self.record_exception(error)

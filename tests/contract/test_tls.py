@@ -34,6 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         openssl(
             *("req", "-x509", *key, "-keyout", f"{ca}.key", "-out", f"{ca}.pem"),
             *("-days", "2", "-subj", f"/CN={ca}"),
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),  # Python 3.13 insists
             directory=where,
         )
     names = "subjectAltName=IP:127.0.0.1,DNS:mcptrace.test"

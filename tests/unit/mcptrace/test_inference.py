@@ -145,7 +145,6 @@ class ReadTimeout(Exception):
         (ValueError("bad"), "error", "ValueError", "aborted"),
         (TimeoutError("slow"), "timeout", "TimeoutError", "aborted"),
         (ReadTimeout("slow"), "timeout", f"{__name__}.ReadTimeout", "aborted"),
-        (asyncio.CancelledError(), "abandoned", None, "abandoned"),
         (GeneratorExit(), "abandoned", None, "abandoned"),
         (KeyboardInterrupt(), "error", "KeyboardInterrupt", "aborted"),
     ],
@@ -162,6 +161,27 @@ def test_what_leaves_the_block_says_how_it_ended(
     assert data.attributes.get("error.type") == error_type
     assert data.status_code == (0 if error_type is None else 2)
     assert [event.name for event in data.events] == ([] if error_type is None else ["exception"])
+
+
+def test_a_timeout_around_a_cancelled_inference_is_kept_whatever_the_rate() -> None:
+    async def ask(capture: Capture) -> None:
+        with capture.tracer.start_inference("m"):
+            await asyncio.Event().wait()
+
+    async def run(capture: Capture) -> None:
+        for _ in range(20):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(ask(capture), 0.001)
+
+    with captured_spans(sampler="mcptrace_adaptive", rate_min=1e-9, rate_max=1e-9) as capture:
+        asyncio.run(run(capture))
+        spans = capture.spans
+    assert len(spans) == 20
+    for span in spans:
+        assert read(span.attributes).finish_reason == "abandoned"
+        assert span.attributes["error.type"] == "asyncio.exceptions.CancelledError"
+        assert span.attributes["mcptrace.sampling.reason"] == "timeout"
+        assert (span.status_code, span.events) == (0, [])
 
 
 def test_the_span_is_current_in_its_block_only() -> None:

@@ -81,7 +81,6 @@ def test_attributes(attributes, reason):
         ("timeout", "timeout"),
         ("deadline_exceeded", "timeout"),
         ("cancelled", "timeout"),
-        ("abandoned", None),
     ],
 )
 def test_finish_reasons(finish_reason, reason):
