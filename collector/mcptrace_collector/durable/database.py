@@ -136,7 +136,11 @@ class Database:
         self._pending_open: dict[int, _Open | None] = {}
         self._pending_queue: list[tuple[str, int, int]] = []
         self._pending_ledger: dict[tuple[str, str], int] = {}
-        self._load()
+        try:
+            self._load()
+        except BaseException:
+            self._connection.close()
+            raise
 
     def _load(self) -> None:
         rows = self._connection.execute(
@@ -355,6 +359,15 @@ def _connect(path: Path | None) -> sqlite3.Connection:
         path or ":memory:", isolation_level=None, check_same_thread=False, timeout=0
     )
     try:
+        _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path | None) -> None:
+    try:
         # Exclusive locking keeps a second process out for as long as this one lives.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -363,7 +376,6 @@ def _connect(path: Path | None) -> sqlite3.Connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
     except sqlite3.OperationalError as error:
-        connection.close()
         if "locked" in str(error):
             raise StoreLocked(f"{path} is in use by another process; stop it first") from error
         raise
@@ -372,8 +384,6 @@ def _connect(path: Path | None) -> sqlite3.Connection:
     if found is None:
         connection.execute("INSERT INTO meta VALUES ('format', ?)", (FORMAT_VERSION,))
     elif found != FORMAT_VERSION:
-        connection.close()
         raise sqlite3.DatabaseError(
             f"{path} has format {found}; this version reads format {FORMAT_VERSION}"
         )
-    return connection
