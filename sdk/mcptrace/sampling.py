@@ -22,6 +22,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceState
 
 from mcptrace.config import ConfigError, SdkConfig
+from mcptrace.guard import guard
 from mcptrace_proto.model import SpanData
 from mcptrace_proto.sampling import threshold
 from mcptrace_proto.sampling.decision import (
@@ -157,6 +158,15 @@ class StockSampler:
         self._end = TraceEndSampler(settings)
 
     def head(self, start: Start) -> Head:
+        """What the sampler says; should it fail, the span is kept: losing it is worse."""
+        parent = start.parent
+        state = parent.trace_state if parent is not None else TraceState()
+        head = Head(True, True, state, Rule.KEEP)
+        with guard("sampler"):
+            head = self._ask(start)
+        return head
+
+    def _ask(self, start: Start) -> Head:
         result = self._sampler.should_sample(
             start.context,
             start.trace_id,

@@ -118,6 +118,8 @@ def test_the_name_in_the_certificate_counts(kind: str, files: Path) -> None:
         asyncio.run(deliver(kind, server_tls(files), wrong))
 
 
+# asyncio of Python 3.10 forgets to close the transport of a handshake that fails.
+@pytest.mark.filterwarnings("ignore:Exception ignored in.*_SSLProtocolTransport")
 @KINDS
 def test_a_client_must_prove_itself_when_asked(kind: str, files: Path) -> None:
     server = server_tls(files, client_ca=True)

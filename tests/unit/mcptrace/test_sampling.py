@@ -296,3 +296,22 @@ def test_what_is_no_sampler_is_refused(bad: Any) -> None:
 def test_a_ratio_above_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="expected a probability"):
         load_config({"sampler": "traceidratio", "sampler_arg": 1.5}, {})
+
+
+@pytest.mark.parametrize("answer", [None, RuntimeError("broken")])
+def test_a_stock_sampler_that_fails_keeps_the_trace_whole(answer: object) -> None:
+    class Broken:
+        def should_sample(self, *_: object, **__: object) -> object:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        def get_description(self) -> str:
+            return "broken"
+
+    with captured_spans(sampler=Broken(), reraise=False) as capture:
+        with capture.tracer.start_as_current_span("root"):
+            capture.tracer.start_span("child").end()
+        child, root = capture.spans
+    assert child.parent_span_id == root.span_id
+    assert child.trace_id == root.trace_id
