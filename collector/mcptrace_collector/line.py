@@ -50,9 +50,9 @@ TICK_SECONDS = 0.05
 SAMPLED_OUT_INTERVAL_SECONDS = 60.0
 # What one commit settles at most: no commit holds up the journal for long, and the room it
 # needs on the disk stays far below limits.disk_reserve_bytes.
-SETTLEMENT_SPANS_MAX = 5000
+SETTLEMENT_SPANS_MAX = 1000
 SETTLEMENT_BYTES_MAX = 4 * 1024 * 1024
-SPANS_PER_TURN = 200  # spans normalised before other tasks of the loop get their turn
+SPANS_PER_TURN = 50  # spans worked on before other tasks of the loop get their turn
 WEIGHT_MAX = 1e6  # inferences that one span may stand for in the metrics, whatever it claims
 DUPLICATE = "duplicate"
 SCHEMA = "schema"
@@ -214,11 +214,11 @@ class Line:
     async def settle_due(self) -> None:
         """Place what came in; decide and settle everything that is due now."""
         await self._place_inbox()
-        self._judge(self._table.due(self._clock.monotonic()))
+        await self._judge(self._table.due(self._clock.monotonic()))
         early = self._table.overflow()
         if early:
             self._telemetry.count("early_decisions_total", len(early))
-            self._judge(early)
+            await self._judge(early)
         while self._decided:
             await self._settle_some()
 
@@ -226,7 +226,7 @@ class Line:
         """Decide and settle everything that was accepted, for shutdown."""
         await asyncio.gather(*self._taking, return_exceptions=True)
         await self._place_inbox()
-        self._judge(self._table.drain())
+        await self._judge(self._table.drain())
         await self.settle_due()
 
     async def note(self, kind: str, fields: dict[str, object]) -> None:
@@ -245,8 +245,13 @@ class Line:
         if settlement.audit_lines:
             await self._commit(settlement)
 
-    def _judge(self, traces: Iterable[OpenTrace]) -> None:
+    async def _judge(self, traces: Iterable[OpenTrace]) -> None:
+        spans = 0
         for trace in traces:
+            spans += len(trace.records)
+            if spans >= SPANS_PER_TURN:
+                spans = 0
+                await asyncio.sleep(0)
             self._normalizer.complete_trace(trace.records)
             decision = self._verdict(trace)
             self._verdicts.remember(trace.trace_id, decision, trace.spans)
