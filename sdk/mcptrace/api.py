@@ -25,6 +25,8 @@ class FinishedSpan:
     resource: Resource
     schema_url: str = ""
     """Of the scope; a scope record stands for one schema only."""
+    bytes_estimated: int = 0
+    """What it holds in memory, measured once at its end; 0 where nobody has."""
 
 
 class SpanProcessor(Protocol):

@@ -110,7 +110,7 @@ class BatchProcessor:
             if self._closed:
                 self.counters.add(AFTER_SHUTDOWN)
                 return
-            size = estimated_bytes(span.data)
+            size = span.bytes_estimated or estimated_bytes(span.data)
             if self._lock.acquire(blocking=False):
                 try:
                     self._admit(span, size)

@@ -238,8 +238,11 @@ class Span(trace_api.Span):
             else:
                 data = self._data(when)
                 tracer = self._tracer
-                span = FinishedSpan(data, tracer.scope, tracer.provider.resource, tracer.schema_url)
-                table.finish(local, span, estimated_bytes(data), self._is_root)
+                size = estimated_bytes(data)
+                span = FinishedSpan(
+                    data, tracer.scope, tracer.provider.resource, tracer.schema_url, size
+                )
+                table.finish(local, span, size, self._is_root)
 
     # -- what third parties read -------------------------------------------------------
 
