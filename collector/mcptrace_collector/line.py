@@ -58,6 +58,7 @@ DUPLICATE = "duplicate"
 SCHEMA = "schema"
 PART_SPANS_MAX, PART_BYTES_MAX = 1000, 1024 * 1024
 STALLED_RETRY_SECONDS = 1.0
+LOG_INTERVAL_SECONDS = 60.0
 
 
 class Line:
@@ -101,6 +102,7 @@ class Line:
         self._noted_unix_nano = clock.unix_nano()
         self._noted_at = clock.monotonic()
         self._finishing = False
+        self._said_at = float("-inf")
 
     # -- in: called by the receivers -------------------------------------------------------
 
@@ -175,6 +177,7 @@ class Line:
         for change in found.changes:
             self._telemetry.count("normalized_changes_total", change=change)
         if found.drop:
+            self._say_refused(found.violations)
             self._decide([record], Decision(False, SCHEMA, None, 1.0, ""))
         elif not self._table.holds(trace_id) and (known := self._verdicts.recall(trace_id)):
             if known.has(record.data.span_id):
@@ -184,6 +187,13 @@ class Line:
                 self._decide([record], self._late(record, known.decision))
         elif not self._table.add(record, now):
             self._drop_duplicate(record)
+
+    def _say_refused(self, violations: Sequence[str]) -> None:
+        """One line a minute; the metrics have the counts."""
+        now = self._clock.monotonic()
+        if now - self._said_at >= LOG_INTERVAL_SECONDS:
+            self._said_at = now
+            log.warning("a span violates the schema and is dropped: %s", ", ".join(violations))
 
     def _drop_duplicate(self, record: SpanRecord) -> None:
         """A client that did not get its answer has sent the span again."""

@@ -348,8 +348,7 @@ class Service:
             reasons.append("a destination's queue is full")
         if self._line.backlogged:
             reasons.append("verdicts wait to be written")
-        if (no_room := self._store.no_room()) is not None:
-            reasons.append(no_room)
+        reasons += [why for why in (self._store.no_room(), self._store.failing) if why is not None]
         return reasons
 
     def _watch(self, budget: ByteBudget) -> None:

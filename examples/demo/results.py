@@ -96,13 +96,13 @@ def _models(spans: list[Span]) -> Iterator[str]:
     for span in spans:
         if "mcptrace.model_name" in span and span["service"] == "tiny-llm":
             by_model[span["mcptrace.model_name"]].append(span)
-    yield f"  {'model':<22}{'requests':>9}{'p50 ms':>9}{'p99 ms':>9}{'tokens in':>11}{'out':>9}"
+    yield f"  {'model':<22}{'requests':>9}{'p50 ms':>9}{'p99 ms':>9}{'tokens in':>16}{'out':>16}"
     for model, here in sorted(by_model.items()):
         latencies = sorted((float(s["mcptrace.inference_latency_ms"]), _weight(s)) for s in here)
         yield (
             f"  {model:<22}{sum(map(_weight, here)):9.0f}"
             f"{_quantile(latencies, 0.5):9.2f}{_quantile(latencies, 0.99):9.2f}"
-            f"{_tokens(here, 'input'):>11}{_tokens(here, 'output'):>9}"
+            f"{_tokens(here, 'input'):>16}{_tokens(here, 'output'):>16}"
         )
 
 
@@ -132,9 +132,13 @@ def _quantile(weighted: list[tuple[float, float]], q: float) -> float:
 
 
 def _tokens(spans: list[Span], kind: str) -> str:
+    """The estimated sum, and half of its 95 % interval."""
     name = f"mcptrace.token_usage.{kind}"
-    counted = [int(span[name]) * _weight(span) for span in spans if name in span]
-    return f"{sum(counted):.0f}" if counted else "unknown"
+    counted = [(int(span[name]), _weight(span)) for span in spans if name in span]
+    if not counted:
+        return "unknown"
+    error = math.sqrt(sum(tokens * tokens * weight * (weight - 1) for tokens, weight in counted))
+    return f"{sum(tokens * weight for tokens, weight in counted):.0f} +-{1.96 * error:.0f}"
 
 
 def _spans(path: Path) -> Iterator[Span]:

@@ -28,7 +28,7 @@ from opentelemetry.sdk.trace import sampling as stock_sampling
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mcptrace.api import ExportOutcome
-from mcptrace.config import SdkConfig, load_config
+from mcptrace.config import ConfigError, SdkConfig, load_config
 from mcptrace.exporters import HTTP_JSON, build_otlp_exporter
 from mcptrace.guard import Counters, guard, warn_rarely
 from mcptrace.processor import EXPORTED, count_result
@@ -127,7 +127,7 @@ class McpTraceSpanProcessor(SpanProcessor):
             marked as sampled is kept, and of the rest what was recorded and is critical.
         schema_enforcement: "strict", "warn" or "off".
 
-    Spans not handed on are counted in ``counters``.
+    Spans not handed on are counted in ``counters``.  Raises ConfigError for what is no processor.
     """
 
     def __init__(
@@ -136,6 +136,11 @@ class McpTraceSpanProcessor(SpanProcessor):
         sampler: McpTraceSampler | None = None,
         schema_enforcement: str = "warn",
     ) -> None:
+        if not isinstance(next_processor, SpanProcessor):
+            raise ConfigError(
+                f"next_processor={next_processor!r}: expected a SpanProcessor; "
+                "wrap an exporter in a BatchSpanProcessor"
+            )
         self._next = next_processor
         self._end_sampler = sampler.end_sampler if sampler is not None else _keeping()
         self._follows_flags = sampler is None

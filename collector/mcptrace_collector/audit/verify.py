@@ -82,7 +82,10 @@ class Report:
         verdict = self.status.name.lower()
         if self.first_bad is not None:
             bad = self.first_bad
-            lines = [f"{verdict}: read up to record {bad.index}, {bad.segment} line {bad.line}"]
+            lines = [
+                f"{verdict}: read up to record {bad.index}, {bad.segment} line {bad.line}",
+                f"record {bad.index}: {bad.what}",
+            ]
         else:
             lines = [f"{verdict}: {self.records} records, {self.size} proven"]
         if self.log_id:

@@ -146,7 +146,9 @@ def _value(field: Field, value: Any) -> str:
 
 def _quoted(text: str) -> str:
     # JSON strings are YAML strings; a literal ${ must not be taken for a reference again.
-    return json.dumps(text.replace("${", "$${"), ensure_ascii=False)
+    quoted = json.dumps(text.replace("${", "$${"), ensure_ascii=False)
+    # What YAML does not print it takes escaped only; JSON's surrogate pairs it does not take.
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
 
 
 def _bytes(value: int) -> str:

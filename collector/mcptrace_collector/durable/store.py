@@ -72,6 +72,7 @@ class Store:
         self._balance = self._database.balance()
         self._journal_bytes = self._balance.journal_bytes
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self.failing: str | None = None  # why the last commit failed; None when it did not
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -209,6 +210,7 @@ class Store:
     ) -> None:
         self._balance = balance
         self._journal_bytes = balance.journal_bytes
+        self.failing = None if error is None else str(error)
         for number, (_, future) in enumerate(group):
             if future.done():
                 continue

@@ -45,6 +45,8 @@ def run(tmp_path: Path, http_receiver: Any) -> Run:
             text=True,
             timeout=60,
             check=False,
+            # A job in the background ignores it, and so would its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     (tmp_path / "bin").mkdir()

@@ -369,3 +369,8 @@ def test_everything_else_of_a_span_survives_the_rewriting(build: Build) -> None:
     assert {key: list(v) if isinstance(v, tuple) else v for key, v in kept.items()} == {
         key: list(v) if isinstance(v, tuple) else v for key, v in attributes(before).items()
     }
+
+
+def test_an_exporter_in_a_processors_place_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="expected a SpanProcessor; wrap an exporter"):
+        McpTraceSpanProcessor(InMemorySpanExporter())  # type: ignore[arg-type]

@@ -253,7 +253,7 @@ def test_a_client_that_hangs_up_loses_nothing_that_the_journal_took(tmp_path: Pa
 
 
 def test_strict_drops_an_inference_that_violates_the_schema_and_nothing_else(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(rig: Rig) -> None:
         nameless = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai"}
@@ -263,6 +263,9 @@ def test_strict_drops_an_inference_that_violates_the_schema_and_nothing_else(
         assert rig.store.balance.dropped == {"schema": 1}
 
     run(tmp_path, test, enforcement=Enforcement.STRICT)
+    assert [record.getMessage() for record in caplog.records] == [
+        "a span violates the schema and is dropped: model_name:missing"
+    ]
 
 
 def test_a_full_table_decides_early_and_loses_nothing(tmp_path: Path) -> None:

@@ -55,3 +55,10 @@ def test_the_annotated_example_is_the_defaults(tmp_path: Path) -> None:
 def test_every_setting_is_documented_with_its_variable() -> None:
     docs = render_docs()
     assert [name for name in env_names() if f"`{name}`" not in docs] == []
+
+
+def test_what_yaml_does_not_print_is_escaped_and_comes_back(tmp_path: Path) -> None:
+    config = load(None, ["data_dir=\u0080 \u00e9\u4e16 \U000187f8"], environ={})
+    file = tmp_path / "collector.yaml"
+    file.write_text(render_yaml(config), encoding="utf-8")
+    assert load(file, [], environ={}) == config

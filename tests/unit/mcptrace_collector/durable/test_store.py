@@ -101,7 +101,10 @@ def test_a_failed_commit_fails_its_calls_and_the_store_goes_on(
         monkeypatch.setattr(Database, "committed", full)
         with pytest.raises(Retryable, match="disk is full"):
             await store.journal(b"x", 1, "http")
+        assert store.failing is not None
+        assert "disk is full" in store.failing
         await store.journal(b"y", 1, "http")
+        assert store.failing is None
         assert store.balance.received == {"http": 1}
         assert store.balance.exact
         await store.close()
