@@ -80,18 +80,20 @@ class Report:
     def text(self) -> str:
         """The report for people, one fact a line."""
         verdict = self.status.name.lower()
+        messages = self.messages
         if self.first_bad is not None:
             bad = self.first_bad
             lines = [
                 f"{verdict}: read up to record {bad.index}, {bad.segment} line {bad.line}",
-                f"record {bad.index}: {bad.what}",
+                found := f"record {bad.index} {bad.what}",
             ]
+            messages = [message for message in messages if message != found]
         else:
             lines = [f"{verdict}: {self.records} records, {self.size} proven"]
         if self.log_id:
             root = f", root {self.root}" if self.root else ""
             lines.append(f"log {self.log_id}{root}")
-        return "\n".join(lines + self.messages)
+        return "\n".join(lines + messages)
 
 
 class _Proof(NamedTuple):
