@@ -9,6 +9,7 @@ under `mcptrace-run`, and each request becomes one MCP-Trace inference span.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import signal
 import sys
@@ -16,25 +17,33 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from opentelemetry.propagate import extract
 from tiny_transformer import TinyTransformer
 
 import mcptrace
 
-MODELS = {
-    "tiny-chat": TinyTransformer("tiny-chat", 1),
-    "tiny-code": TinyTransformer("tiny-code", 2),
-}
+PYTORCH = importlib.util.find_spec("torch") is not None
+"""Compute with PyTorch where it is installed, else with NumPy."""
+
+
+def model(name: str, seed: int) -> Any:
+    if PYTORCH:
+        from torch_transformer import TorchTransformer
+
+        return TorchTransformer(name, seed)
+    return TinyTransformer(name, seed)
+
+
+MODELS = {name: model(name, seed) for seed, name in enumerate(("tiny-chat", "tiny-code"))}
 
 
 class PoisonedPrompt(ValueError):
     """A prompt this service cannot take, as every service has some."""
 
 
-def tokens(
-    model: TinyTransformer, prompt: bytes, max_tokens: int, deadline: float
-) -> Iterator[int]:
+def tokens(model: Any, prompt: bytes, max_tokens: int, deadline: float) -> Iterator[int]:
     """The model's tokens, within the time the client allows."""
     if b"\x00" in prompt:
         raise PoisonedPrompt("the prompt has a NUL byte")
@@ -55,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
         span = mcptrace.get_tracer("demo").start_inference(
             model=model.name,
             operation="chat",
-            provider="numpy",
+            provider="pytorch" if PYTORCH else "numpy",
             streaming=True,
             context=extract(dict(self.headers)),
         )
@@ -99,7 +108,7 @@ def main() -> int:
     signal.signal(
         signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown, daemon=True).start()
     )
-    print(f"listening on {server.server_port}", flush=True)
+    print(f"{'PyTorch' if PYTORCH else 'NumPy'}, listening on {server.server_port}", flush=True)
     server.serve_forever(poll_interval=0.1)
     return 0
 
