@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from mcptrace_collector.audit import AuditLog
-from mcptrace_collector.clock import Clock
+from mcptrace_collector.clock import Clock, Seldom
 from mcptrace_collector.durable import JournalRecord, Store
 from mcptrace_collector.errors import Retryable
 from mcptrace_collector.normalize import Normalizer
@@ -58,7 +58,6 @@ DUPLICATE = "duplicate"
 SCHEMA = "schema"
 PART_SPANS_MAX, PART_BYTES_MAX = 1000, 1024 * 1024
 STALLED_RETRY_SECONDS = 1.0
-LOG_INTERVAL_SECONDS = 60.0
 
 
 class Line:
@@ -95,14 +94,14 @@ class Line:
         self._backlog_bytes_max = backlog_bytes_max
         self._queue_has_room = queue_has_room
         self._settled = settled
-        self._inbox: deque[tuple[SpanRecord, float]] = deque()  # with the time of arrival
+        self._inbox: deque[tuple[SpanRecord, float, int]] = deque()  # arrival, estimated bytes
         self._decided: deque[DecidedTrace] = deque()
         self._waiting_bytes = 0  # of both, estimated
         self._taking: set[asyncio.Task[None]] = set()
         self._noted_unix_nano = clock.unix_nano()
         self._noted_at = clock.monotonic()
         self._finishing = False
-        self._said_at = float("-inf")
+        self._refusals = Seldom(clock)
 
     # -- in: called by the receivers -------------------------------------------------------
 
@@ -147,8 +146,9 @@ class Line:
         now = self._clock.monotonic()
         for record in records:
             record.origin = Origin(position, record.origin.ordinal)
-            self._inbox.append((record, now))
-            self._waiting_bytes += estimated_bytes(record)
+            cost = estimated_bytes(record)
+            self._inbox.append((record, now, cost))
+            self._waiting_bytes += cost
 
     # -- through: one task -----------------------------------------------------------------
 
@@ -156,8 +156,8 @@ class Line:
         """Normalise what came in and hold it by trace, a turn of the loop at a time."""
         while self._inbox:
             for _ in range(min(len(self._inbox), SPANS_PER_TURN)):
-                record, arrived = self._inbox.popleft()
-                self._waiting_bytes -= estimated_bytes(record)
+                record, arrived, cost = self._inbox.popleft()
+                self._waiting_bytes -= cost
                 self._place(record, arrived)
             await asyncio.sleep(0)
 
@@ -190,9 +190,7 @@ class Line:
 
     def _say_refused(self, violations: Sequence[str]) -> None:
         """One line a minute; the metrics have the counts."""
-        now = self._clock.monotonic()
-        if now - self._said_at >= LOG_INTERVAL_SECONDS:
-            self._said_at = now
+        if self._refusals.due():
             log.warning("a span violates the schema and is dropped: %s", ", ".join(violations))
 
     def _drop_duplicate(self, record: SpanRecord) -> None:
@@ -282,8 +280,9 @@ class Line:
     def _decide(self, records: Sequence[SpanRecord], decision: Decision) -> None:
         """Queue a verdict for settling, a large trace in parts that each fit into a commit."""
         for part in _parts(records):
-            self._decided.append(DecidedTrace(part[0].data.trace_id, part, decision))
-            self._waiting_bytes += sum(estimated_bytes(record) for record in part)
+            cost = sum(estimated_bytes(record) for record in part)
+            self._decided.append(DecidedTrace(part[0].data.trace_id, part, decision, cost))
+            self._waiting_bytes += cost
 
     async def _settle_some(self) -> None:
         traces: list[DecidedTrace] = []
@@ -292,7 +291,7 @@ class Line:
             trace = self._decided.popleft()
             spans += len(trace.records)
             size += sum(len(record.raw) for record in trace.records)
-            memory += sum(estimated_bytes(record) for record in trace.records)
+            memory += trace.bytes_held
             traces.append(trace)
         while not self._queue_has_room():
             self._telemetry.count("stalls_total")

@@ -69,6 +69,7 @@ class DecidedTrace:
     trace_id: bytes
     records: list[SpanRecord]
     decision: Decision
+    bytes_held: int = 0  # what the records cost in memory, estimated when the verdict was reached
 
 
 @dataclass(slots=True)

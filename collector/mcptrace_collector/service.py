@@ -285,29 +285,23 @@ class Service:
         self._telemetry.count("refused_requests_total", transport=transport, reason=reason)
 
     def _build_receivers(self, budget: ByteBudget) -> dict[str, Receiver]:
-        parts = self._config.receivers
-        receivers: dict[str, Receiver] = {}
-        if parts.otlp_grpc.enabled:
-            receivers["otlp_grpc"] = OtlpGrpcReceiver(
-                parts.otlp_grpc.endpoint,
+        kinds = (
+            ("otlp_grpc", OtlpGrpcReceiver, self._config.receivers.otlp_grpc),
+            ("otlp_http", OtlpHttpReceiver, self._config.receivers.otlp_http),
+        )
+        return {
+            name: kind(
+                part.endpoint,
                 self._line,
                 budget,
-                max_request_bytes=parts.otlp_grpc.max_request_bytes,
-                request_timeout_seconds=parts.otlp_grpc.request_timeout_seconds,
-                tls=parts.otlp_grpc.tls,
+                max_request_bytes=part.max_request_bytes,
+                request_timeout_seconds=part.request_timeout_seconds,
+                tls=part.tls,
                 refused=self._refused,
             )
-        if parts.otlp_http.enabled:
-            receivers["otlp_http"] = OtlpHttpReceiver(
-                parts.otlp_http.endpoint,
-                self._line,
-                budget,
-                max_request_bytes=parts.otlp_http.max_request_bytes,
-                request_timeout_seconds=parts.otlp_http.request_timeout_seconds,
-                tls=parts.otlp_http.tls,
-                refused=self._refused,
-            )
-        return receivers
+            for name, kind, part in kinds
+            if part.enabled
+        }
 
     def _build_line(self) -> Line:
         config = self._config

@@ -109,7 +109,13 @@ DURATION_NAMES = {
     "ttft_ms": semconv.TTFT_MS,
     "queue_ms": semconv.QUEUE_MS,
 }
-COUNT_NAMES = {name: semconv.TOKEN_USAGE_PREFIX + name for name in COUNTS}
+COUNT_NAMES = {
+    "input": semconv.TOKENS_INPUT,
+    "output": semconv.TOKENS_OUTPUT,
+    "total": semconv.TOKENS_TOTAL,
+    "cached": semconv.TOKENS_CACHED,
+    "reasoning": semconv.TOKENS_REASONING,
+}
 UNKNOWN_NAMES = {name: semconv.TOKENS_UNKNOWN_PREFIX + name for name in COUNTS}
 
 _INFERENCE_NAMES = frozenset(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from mcptrace_collector.config import parse_endpoint
+from mcptrace_collector.config import join_endpoint, parse_endpoint
 from mcptrace_collector.errors import ConfigError
 
 SHUTDOWN_SECONDS = 1.0  # an answer takes milliseconds; a client that does not read it is cut off
@@ -46,8 +46,7 @@ class AdminServer:
     @property
     def endpoint(self) -> str:
         """``host:port`` as bound, once started."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return join_endpoint(self._host, self._port)
 
     async def start(self) -> None:
         """Bind and answer.  Raises ConfigError when the address cannot be bound."""

@@ -16,7 +16,7 @@ Only reads.  Knows nothing of the lock, or of how the cut is made.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,7 +42,7 @@ class Tail:
     """The end of a log: what is good, and what has to go before the next append.
 
     ``segment`` is the first index of the segment to append to, ``segment_bytes`` its length
-    up to the last good record.  ``cut_bytes`` follow it; ``stale_segments`` come after.
+    up to the last good record.  ``cut_bytes`` follow it; later segments are not the log's.
     """
 
     size: int
@@ -53,7 +53,6 @@ class Tail:
     rehashed_records: int = 0
     cut_bytes: int = 0
     cut_reason: str = ""
-    stale_segments: list[str] = field(default_factory=list)
 
 
 def segment_indices(directory: Path) -> list[int]:
@@ -81,8 +80,6 @@ def read_tail(directory: Path, checkpoint: Checkpoint, state: State) -> Tail:
             with (directory / segment_name(first)).open("rb") as lines:
                 _read_segment(lines, tail, checkpoint, state.log_id)
         if tail.cut_reason:
-            later = segments[position if first > tail.size else position + 1 :]
-            tail.stale_segments = [segment_name(index) for index in later]
             break
     if tail.size < checkpoint.size:
         raise AuditError(

@@ -5,7 +5,7 @@
 Rooms get the part that is theirs and never ask where a value came from.
 """
 
-from .check import is_loopback, parse_endpoint
+from .check import is_loopback, join_endpoint, parse_endpoint
 from .load import load
 from .render import render_docs, render_example, render_yaml
 from .tree import (
@@ -37,6 +37,7 @@ __all__ = [
     "TlsClientConfig",
     "TlsServerConfig",
     "is_loopback",
+    "join_endpoint",
     "load",
     "parse_endpoint",
     "render_docs",

@@ -48,6 +48,11 @@ def parse_endpoint(path: str, endpoint: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def join_endpoint(host: str, port: int) -> str:
+    """The ``host:port`` that parse_endpoint takes apart."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """True for addresses that only this machine can reach.  Names are not looked up."""
     if host == "localhost":

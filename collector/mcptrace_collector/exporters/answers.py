@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from mcptrace_collector.clock import Clock
+from mcptrace_collector.clock import Clock, Seldom
 from mcptrace_collector.errors import Permanent, RequestTooLarge, Retryable
 from mcptrace_proto.errors import WireError
 from mcptrace_proto.json import decode_response_json
@@ -35,7 +35,6 @@ SPLIT_BYTES_MIN = 64 * 1024
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 MESSAGE_CHARS_MAX = 300
-LOG_INTERVAL_SECONDS = 60.0
 NANOS_PER_SECOND = 1_000_000_000
 
 
@@ -98,8 +97,7 @@ class PartialSuccess:
 
     def __init__(self, destination: str, clock: Clock) -> None:
         self._destination = destination
-        self._clock = clock
-        self._logged_at = float("-inf")
+        self._lines = Seldom(clock)
 
     def rejected(self, body: bytes, *, json: bool = False) -> int:
         """Spans that were refused.  An answer that cannot be read is still a yes."""
@@ -107,9 +105,7 @@ class PartialSuccess:
             rejected, message = decode_response_json(body) if json else decode_response(body)
         except WireError as error:
             rejected, message = 0, f"an answer that cannot be read ({error})"
-        now = self._clock.monotonic()
-        if (rejected or message) and now - self._logged_at >= LOG_INTERVAL_SECONDS:
-            self._logged_at = now
+        if (rejected or message) and self._lines.due():
             log.warning(
                 "destination %s refused %d spans and said: %s",
                 self._destination,

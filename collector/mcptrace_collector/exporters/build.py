@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from mcptrace_collector.clock import Clock
-from mcptrace_collector.config import ExporterConfig
+from mcptrace_collector.config import ExporterConfig, join_endpoint
 from mcptrace_collector.pipeline import Exporter
 
 from .json_lines import JsonLinesExporter
@@ -61,5 +61,4 @@ def grpc_target(endpoint: str) -> str:
     if "://" not in endpoint:
         return endpoint
     parts = urlsplit(endpoint)
-    host = parts.hostname or ""
-    return f"{f'[{host}]' if ':' in host else host}:{parts.port or DEFAULT_GRPC_PORT}"
+    return join_endpoint(parts.hostname or "", parts.port or DEFAULT_GRPC_PORT)

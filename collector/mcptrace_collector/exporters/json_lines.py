@@ -24,7 +24,6 @@ from mcptrace_proto.wire import decode_request
 
 DEFAULT_ROTATE_BYTES = 256 * 1024 * 1024
 DEFAULT_ROTATE_KEEP = 4
-FILE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 FILE_MODE = 0o640  # spans may say what nobody else on the machine is to read
 SCAN_BYTES = 64 * 1024
 DISK_RETRY_SECONDS = 5.0

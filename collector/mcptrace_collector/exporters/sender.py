@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mcptrace_collector.clock import Clock
+from mcptrace_collector.clock import Clock, Seldom
 from mcptrace_collector.errors import Permanent, RequestTooLarge, Retryable
 from mcptrace_collector.pipeline import DeliveryQueue, Exporter, QueueItem
 from mcptrace_proto.retry import backoff_delays
@@ -29,7 +29,6 @@ PERMANENT = "permanent"
 TOO_LARGE = "too_large"
 RETRY_EXHAUSTED = "retry_exhausted"
 
-LOG_INTERVAL_SECONDS = 60.0
 AFTER_SECONDS_MAX = 300.0  # a destination's own delay is honoured up to here
 
 
@@ -70,7 +69,7 @@ class Sender:
         self._deliveries: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._cursor = 0
-        self._logged_at = float("-inf")
+        self._lines = Seldom(clock)
 
     async def start(self) -> None:
         await self._exporter.start()
@@ -198,7 +197,5 @@ class Sender:
 
     def _say(self, message: str, *args: object) -> None:
         """One line a minute, however often it happens; the metrics have the counts."""
-        now = self._clock.monotonic()
-        if now - self._logged_at >= LOG_INTERVAL_SECONDS:
-            self._logged_at = now
+        if self._lines.due():
             log.warning("destination %s " + message, self.destination, *args)  # noqa: G003

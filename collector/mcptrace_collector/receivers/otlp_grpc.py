@@ -23,7 +23,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 import grpc
 
-from mcptrace_collector.config import TlsServerConfig, parse_endpoint
+from mcptrace_collector.config import TlsServerConfig, join_endpoint, parse_endpoint
 from mcptrace_collector.errors import BadRequest, CollectorError, ConfigError
 from mcptrace_collector.pipeline import Intake
 from mcptrace_proto.wire import encode_response, encode_status
@@ -99,8 +99,7 @@ class OtlpGrpcReceiver:
     @property
     def endpoint(self) -> str:
         """``host:port`` as bound, once started."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return join_endpoint(self._host, self._port)
 
     async def start(self) -> None:
         """Bind and answer.  Raises ConfigError when that cannot be done."""

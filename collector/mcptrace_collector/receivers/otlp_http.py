@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from mcptrace_collector.config import TlsServerConfig, parse_endpoint
+from mcptrace_collector.config import TlsServerConfig, join_endpoint, parse_endpoint
 from mcptrace_collector.errors import (
     BadRequest,
     CollectorError,
@@ -108,8 +108,7 @@ class OtlpHttpReceiver:
     @property
     def endpoint(self) -> str:
         """``host:port`` as bound, once started."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return join_endpoint(self._host, self._port)
 
     async def start(self) -> None:
         """Bind and answer.  Raises ConfigError when that cannot be done."""

@@ -37,7 +37,6 @@ class OpenTrace:
 
     trace_id: bytes
     deadline: float
-    opened: float
     records: list[SpanRecord] = field(default_factory=list)
     spans: dict[bytes, bytes] = field(default_factory=dict)  # span id -> wire bytes
     bytes_held: int = 0
@@ -128,7 +127,7 @@ class TraceTable:
         return self.due(float("inf"))
 
     def _open(self, trace_id: bytes, now: float) -> OpenTrace:
-        trace = OpenTrace(trace_id, now + self._decision_wait_seconds, now)
+        trace = OpenTrace(trace_id, now + self._decision_wait_seconds)
         self._traces[trace_id] = trace
         heapq.heappush(self._deadlines, (trace.deadline, trace_id))
         return trace

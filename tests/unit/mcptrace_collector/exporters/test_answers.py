@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
+from mcptrace_collector.clock import LOG_INTERVAL_SECONDS
 from mcptrace_collector.errors import Permanent, RequestTooLarge, Retryable
 from mcptrace_collector.exporters.answers import (
-    LOG_INTERVAL_SECONDS,
     PROTOBUF,
     SPLIT_BYTES_MIN,
     PartialSuccess,
